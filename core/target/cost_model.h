@@ -1,0 +1,35 @@
+// Analytic prediction of a decode step's time. The written model: docs/cost-model.md. Pure, thread-safe, touches no weights.
+#pragma once
+
+#include "core/program/program.h"
+#include "core/schedule/config.h"
+#include "core/target/gpu_target.h"
+
+namespace amk {
+
+struct Breakdown {                     // microseconds; sums to latency_us
+  double attention = 0;                // QKV, attention, combine, O
+  double mlp = 0;                      // gate/up, down
+  double lm_head = 0;                  // final norm, head, argmax
+  double sync = 0;                     // hops that the weight stream does not hide
+  double other = 0;                    // embedding, launch
+};
+
+struct Prediction {
+  double latency_us = 0;
+  double bound_us = 0;                 // roofline(): never more than latency_us
+  std::int64_t hbm_bytes = 0;          // bytes beyond L2
+  Breakdown regions;
+};
+
+// The physical floor: max over (bytes that exceed L2 / vendor's peak bandwidth, FLOPs / peak rate). `position` = KV entries read.
+struct Roofline {
+  double bound_us = 0;
+  std::int64_t hbm_bytes = 0;
+  double flops = 0;
+};
+Roofline decode_roofline(const ModelSpec& spec, const GpuTarget& target, int position, int kv_bytes_per_element = 2);
+
+Prediction predict(const Program& program, const ScheduleConfig& config, const GpuTarget& target, int position);
+
+}  // namespace amk

@@ -1,0 +1,64 @@
+// A kernel family: everything amk needs to know of one kind of kernel. Adding a family is one folder under kernels/ and one line in
+// registry.cpp. Implementations are thread-safe: one Workload is used by several jobs at once.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/schedule/space.h"
+#include "core/target/gpu_target.h"
+#include "kernels/verdict.h"
+
+namespace amk {
+
+enum class Device { Auto, Cuda, Cpu };
+
+// Long work reports here; both callbacks may be empty. `stop` is polled at least every second.
+struct Progress {
+  std::function<void(double fraction, std::string_view message)> report;
+  std::stop_token stop;
+};
+
+// One workload on one GPU target, opened once and used for many evaluations.
+class Workload {
+ public:
+  virtual ~Workload() = default;
+  virtual const std::string& id() const = 0;            // the `model` argument, canonical
+  virtual const std::string& regime() const = 0;
+  virtual const GpuTarget& target() const = 0;
+  virtual const SearchSpace& space() const = 0;
+  virtual Json features() const = 0;                    // numbers that describe workload and device, for the prior
+
+  // Fills defaults, checks names, types and ranges. InvalidArgument names the key, its value and what is accepted.
+  virtual Result<Json> canonical(const Json& config) const = 0;
+  virtual Json default_config() const = 0;
+  virtual Result<Point> point_of(const Json& canonical) const = 0;
+  virtual Json config_at(const Point& point) const = 0;
+  virtual std::string schedule_id(const Json& canonical) const = 0;
+
+  // Analytic latency of a config in µs, without touching weights; Rejected when it cannot run.
+  virtual Result<double> predict_us(const Json& canonical) const = 0;
+
+  // The whole judgement on the CPU: lower, validate, execute on the reference, compare with the oracle, predict. `verdict_id`, `device`
+  // and `versus` are the caller's to fill. An Error means that the machinery failed, never that the candidate is bad.
+  virtual Result<Verdict> judge_on_cpu(const Json& canonical, const Progress& progress) const = 0;
+
+  // The artefact of `amk compile`: the lowered program or plan as JSON.
+  virtual Result<Json> compile(const Json& canonical) const = 0;
+};
+
+class KernelFamily {
+ public:
+  virtual ~KernelFamily() = default;
+  virtual std::string_view name() const = 0;            // "megakernel", "det_gemm"
+  virtual bool accepts(std::string_view workload) const = 0;
+  virtual Result<std::shared_ptr<const Workload>> open(std::string_view workload, const GpuTarget& target) const = 0;
+  virtual std::vector<std::string> known_workloads() const = 0;  // for completion
+};
+
+}  // namespace amk
