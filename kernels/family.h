@@ -28,11 +28,11 @@ struct Progress {
 class Workload {
  public:
   virtual ~Workload() = default;
-  virtual const std::string& id() const = 0;            // the `model` argument, canonical
+  virtual const std::string& id() const = 0;  // the `model` argument, canonical
   virtual const std::string& regime() const = 0;
   virtual const GpuTarget& target() const = 0;
   virtual const SearchSpace& space() const = 0;
-  virtual Json features() const = 0;                    // numbers that describe workload and device, for the prior
+  virtual Json features() const = 0;  // numbers that describe workload and device, for the prior
 
   // Fills defaults, checks names, types and ranges. InvalidArgument names the key, its value and what is accepted.
   virtual Result<Json> canonical(const Json& config) const = 0;
@@ -55,7 +55,7 @@ class Workload {
 class KernelFamily {
  public:
   virtual ~KernelFamily() = default;
-  virtual std::string_view name() const = 0;            // "megakernel", "det_gemm"
+  virtual std::string_view name() const = 0;  // "megakernel", "det_gemm"
   virtual bool accepts(std::string_view workload) const = 0;
   virtual Result<std::shared_ptr<const Workload>> open(std::string_view workload, const GpuTarget& target) const = 0;
   virtual std::vector<std::string> known_workloads() const = 0;  // for completion

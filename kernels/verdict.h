@@ -33,9 +33,9 @@ struct Noise {
 
 // Candidate against the incumbent, in turn, same process and device. ratio = incumbent time / candidate time (> 1: candidate faster).
 struct Versus {
-  std::string incumbent;               // schedule_id
+  std::string incumbent;  // schedule_id
   double ratio = 1;
-  double ci_low = 1, ci_high = 1;      // 95%
+  double ci_low = 1, ci_high = 1;  // 95%
   Decision decision = Decision::Inconclusive;
 };
 
@@ -45,27 +45,27 @@ struct RejectedBy {
 };
 
 struct Verdict {
-  std::string verdict_id;              // unguessable; issued by the evaluator
+  std::string verdict_id;  // unguessable; issued by the evaluator
   std::string schedule_id;
   std::string workload;
-  std::string gpu;                     // target name
-  std::string device;                  // "cpu", or the GPU's UUID
-  std::string regime;                  // "bf16-b1", "int8-b1", "det-bf16" …: only equal regimes are compared
-  Json config = Json::object();        // canonical
+  std::string gpu;               // target name
+  std::string device;            // "cpu", or the GPU's UUID
+  std::string regime;            // "bf16-b1", "int8-b1", "det-bf16" …: only equal regimes are compared
+  Json config = Json::object();  // canonical
   VerdictStatus status = VerdictStatus::Unavailable;
   bool valid = false;
   std::optional<RejectedBy> rejected;  // status == Rejected
   bool correct = false;
   std::optional<Correctness> correctness;
-  std::optional<double> latency_us;    // only when correct
+  std::optional<double> latency_us;  // only when correct
   LatencyKind latency_kind = LatencyKind::None;
   std::optional<Noise> noise;
   std::optional<double> bound_us, pct_of_roofline, read_bandwidth_gbs;
-  std::string withheld;                // empty: nothing withheld
+  std::string withheld;  // empty: nothing withheld
   std::optional<Versus> versus;
   std::optional<std::int64_t> tasks, weight_bytes, registers, smem_bytes;
   std::optional<double> build_ms;
-  Json regions = nullptr;              // where the time goes: {"attention","mlp","lm_head","sync","other"} in µs, when known
+  Json regions = nullptr;  // where the time goes: {"attention","mlp","lm_head","sync","other"} in µs, when known
   std::string notes;
 };
 

@@ -21,7 +21,10 @@ class FakeClock final : public Clock {
  public:
   std::int64_t boot_us() const override { return boot; }
   std::int64_t wall_us() const override { return wall; }
-  void advance_us(std::int64_t us) { boot += us; wall += us; }
+  void advance_us(std::int64_t us) {
+    boot += us;
+    wall += us;
+  }
   std::int64_t boot = 0;
   std::int64_t wall = 1'700'000'000'000'000;
 };

@@ -4,17 +4,28 @@ namespace amk {
 
 std::string_view to_string(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::InvalidArgument: return "invalid_argument";
-    case ErrorKind::NotFound: return "not_found";
-    case ErrorKind::Unsupported: return "unsupported";
-    case ErrorKind::Corrupt: return "corrupt";
-    case ErrorKind::Rejected: return "rejected";
-    case ErrorKind::Conflict: return "conflict";
-    case ErrorKind::Unavailable: return "unavailable";
-    case ErrorKind::Timeout: return "timeout";
-    case ErrorKind::Cancelled: return "cancelled";
-    case ErrorKind::Io: return "io";
-    case ErrorKind::Internal: return "internal";
+    case ErrorKind::InvalidArgument:
+      return "invalid_argument";
+    case ErrorKind::NotFound:
+      return "not_found";
+    case ErrorKind::Unsupported:
+      return "unsupported";
+    case ErrorKind::Corrupt:
+      return "corrupt";
+    case ErrorKind::Rejected:
+      return "rejected";
+    case ErrorKind::Conflict:
+      return "conflict";
+    case ErrorKind::Unavailable:
+      return "unavailable";
+    case ErrorKind::Timeout:
+      return "timeout";
+    case ErrorKind::Cancelled:
+      return "cancelled";
+    case ErrorKind::Io:
+      return "io";
+    case ErrorKind::Internal:
+      return "internal";
   }
   return "internal";
 }
@@ -31,12 +42,9 @@ tl::unexpected<Error> bad_field(std::string_view field, const Json& value, std::
     shown += "…";
   }
   std::string message = std::string(field) + " is " + shown + "; accepted: " + std::string(accepted);
-  return fail(ErrorKind::InvalidArgument, std::move(message),
-              {{"field", field}, {"value", cut ? Json(shown) : value}, {"accepted", accepted}});
+  return fail(ErrorKind::InvalidArgument, std::move(message), {{"field", field}, {"value", cut ? Json(shown) : value}, {"accepted", accepted}});
 }
 
-Json to_json(const Error& error) {
-  return {{"error", {{"kind", to_string(error.kind)}, {"message", error.message}, {"data", error.data}}}};
-}
+Json to_json(const Error& error) { return {{"error", {{"kind", to_string(error.kind)}, {"message", error.message}, {"data", error.data}}}}; }
 
 }  // namespace amk

@@ -22,16 +22,16 @@ enum class ErrorKind {
   Unavailable,      // the machinery is missing or busy: no GPU, no daemon, disk full
   Timeout,
   Cancelled,
-  Io,               // an operating-system call failed; message names call, code and path
-  Internal,         // our own mistake
+  Io,        // an operating-system call failed; message names call, code and path
+  Internal,  // our own mistake
 };
 
 std::string_view to_string(ErrorKind kind);
 
 struct Error {
   ErrorKind kind = ErrorKind::Internal;
-  std::string message;           // for people: one sentence, says what would be accepted
-  Json data = Json::object();    // for machines: e.g. {"field": "...", "value": ..., "accepted": ...}
+  std::string message;         // for people: one sentence, says what would be accepted
+  Json data = Json::object();  // for machines: e.g. {"field": "...", "value": ..., "accepted": ...}
 };
 
 template <class T>
@@ -54,12 +54,12 @@ Json to_json(const Error& error);
 #define AMK_CONCAT_INNER(a, b) a##b
 #define AMK_CONCAT(a, b) AMK_CONCAT_INNER(a, b)
 #define AMK_TRY(var, expr) AMK_TRY_IMPL(AMK_CONCAT(amk_try_, __LINE__), var, expr)
-#define AMK_TRY_IMPL(tmp, var, expr)                              \
-  auto tmp = (expr);                                              \
+#define AMK_TRY_IMPL(tmp, var, expr)                                     \
+  auto tmp = (expr);                                                     \
   if (!tmp) return tl::unexpected<::amk::Error>(std::move(tmp).error()); \
   auto var = std::move(*tmp)
-#define AMK_CHECK(expr)                                                     \
-  do {                                                                      \
-    auto amk_status = (expr);                                               \
+#define AMK_CHECK(expr)                                                                  \
+  do {                                                                                   \
+    auto amk_status = (expr);                                                            \
     if (!amk_status) return tl::unexpected<::amk::Error>(std::move(amk_status).error()); \
   } while (0)

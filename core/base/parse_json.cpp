@@ -82,8 +82,8 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
 
 Result<Json> parse_json(std::string_view text, std::string_view what, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes)
-    return fail(ErrorKind::InvalidArgument, std::string(what) + ": " + std::to_string(text.size()) + " bytes of JSON; accepted: at most " +
-                                                std::to_string(limits.max_bytes));
+    return fail(ErrorKind::InvalidArgument,
+                std::string(what) + ": " + std::to_string(text.size()) + " bytes of JSON; accepted: at most " + std::to_string(limits.max_bytes));
   std::string problem;
   StrictBuilder builder(limits.max_depth, problem);
   const bool ok = Json::sax_parse(text.begin(), text.end(), &builder, nlohmann::detail::input_format_t::json, true, false);

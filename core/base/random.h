@@ -36,7 +36,7 @@ class Rng {
     return static_cast<std::uint64_t>(m >> 64);
   }
   double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }  // [0, 1)
-  double normal();                                                           // mean 0, variance 1
+  double normal();                                                            // mean 0, variance 1
 
  private:
   __extension__ using U128 = unsigned __int128;  // GCC and Clang on every 64-bit target

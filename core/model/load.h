@@ -14,8 +14,8 @@ namespace amk {
 
 // Where names are resolved. Paths need not exist.
 struct ModelSources {
-  std::filesystem::path catalogue_dir;                   // config/models: one JSON record a shape
-  std::filesystem::path hf_cache_dir;                    // $HF_HUB_CACHE, $HF_HOME/hub or ~/.cache/huggingface/hub
+  std::filesystem::path catalogue_dir;  // config/models: one JSON record a shape
+  std::filesystem::path hf_cache_dir;   // $HF_HUB_CACHE, $HF_HOME/hub or ~/.cache/huggingface/hub
   static ModelSources from_environment(const std::filesystem::path& config_dir);
 };
 

@@ -13,20 +13,27 @@
 namespace amk {
 
 enum class WeightKind {
-  Embedding,   // [vocab, hidden]
-  AttnNorm,    // [hidden]           input_layernorm
-  Q, K, V,     // [q_rows | kv_rows, hidden]
-  QBias, KBias, VBias,
-  QNorm, KNorm,  // [head_dim]
-  O,           // [hidden, q_rows]
+  Embedding,  // [vocab, hidden]
+  AttnNorm,   // [hidden]           input_layernorm
+  Q,
+  K,
+  V,  // [q_rows | kv_rows, hidden]
+  QBias,
+  KBias,
+  VBias,
+  QNorm,
+  KNorm,  // [head_dim]
+  O,      // [hidden, q_rows]
   OBias,
-  MlpNorm,     // [hidden]           post_attention_layernorm
-  Gate, Up,    // [intermediate, hidden]
-  GateBias, UpBias,
-  Down,        // [hidden, intermediate]
+  MlpNorm,  // [hidden]           post_attention_layernorm
+  Gate,
+  Up,  // [intermediate, hidden]
+  GateBias,
+  UpBias,
+  Down,  // [hidden, intermediate]
   DownBias,
-  FinalNorm,   // [hidden]
-  LmHead,      // [vocab, hidden]; the embedding itself when tied
+  FinalNorm,  // [hidden]
+  LmHead,     // [vocab, hidden]; the embedding itself when tied
 };
 
 // Row-major [rows, cols] (vectors have rows = 1), `dtype` elements, little-endian; valid while the Weights live.
@@ -56,6 +63,6 @@ void row_to_f32(const TensorView& view, std::int64_t row, std::span<float> out);
 float bf16_to_f32(std::uint16_t bits);
 std::uint16_t f32_to_bf16(float value);  // round to nearest even; NaN stays NaN (quiet)
 float f16_to_f32(std::uint16_t bits);
-std::uint16_t f32_to_f16(float value);   // round to nearest even, overflow to infinity
+std::uint16_t f32_to_f16(float value);  // round to nearest even, overflow to infinity
 
 }  // namespace amk

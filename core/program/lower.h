@@ -4,13 +4,14 @@
 //   Embed            reads token, embedding table (whole);                     writes residual slice
 //   RmsNorm          reads residual (whole), norm weight slice;                writes normed slice
 //   Gemv             reads input (residual if kFusedNorm, else normed / attn / act; partials if kFusedCombine; whole vector),
-//                          norm weight (kFusedNorm), weight rows, bias, q/k norm weights + rope table (kFusedRopeAppend), residual slice (kFusedResidualAdd);
+//                          norm weight (kFusedNorm), weight rows, bias, q/k norm weights + rope table (kFusedRopeAppend), residual slice
+//                          (kFusedResidualAdd);
 //                    writes output slices (qkv | q slices, then K rows, then V rows | gate_up | act | delta | residual' | logits), argmax partial
 //   Rope             reads qkv slices, q/k norm weights, rope table;           writes q, k slices
 //   KvAppend         reads k slices, v slices;                                 writes K rows, V rows (pos_stride)
-//   AttentionTile    reads q of the group, K head, V head (whole head: every position may be read); writes its partial, or attn slice when splits == 1
-//   AttentionCombine reads partials (each guarded by the positions at which its split is active);   writes attn slice
-//   SiluMul          reads gate_up slices;  Add reads residual slice, delta slice;  ArgmaxPartial reads logits slice;  Argmax reads partials
+//   AttentionTile    reads q of the group, K head, V head (whole head: every position may be read); writes its partial, or attn slice when splits ==
+//   1 AttentionCombine reads partials (each guarded by the positions at which its split is active);   writes attn slice SiluMul          reads
+//   gate_up slices;  Add reads residual slice, delta slice;  ArgmaxPartial reads logits slice;  Argmax reads partials
 #pragma once
 
 #include "core/base/error.h"
@@ -23,14 +24,14 @@ namespace amk {
 struct LoweringTarget {
   int sm_count = 0;
   std::int64_t smem_optin_bytes = 0;
-  int max_seq = 0;                       // positions the program must be valid for; at most spec.max_position
+  int max_seq = 0;  // positions the program must be valid for; at most spec.max_position
   std::vector<double> sm_weight;
 };
 
 // Storage formats of what is not the residual (always fp32). All fp32 for the CPU check; bf16 KV and activations on a GPU.
 struct NumericFormat {
-  DType weights = DType::BF16;           // as packed: bf16 (fp32 for fp32 checkpoints, fp16 for fp16)
-  DType activations = DType::F32;        // normed, q, attn, act
+  DType weights = DType::BF16;     // as packed: bf16 (fp32 for fp32 checkpoints, fp16 for fp16)
+  DType activations = DType::F32;  // normed, q, attn, act
   DType kv = DType::F32;
 };
 

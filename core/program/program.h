@@ -68,14 +68,14 @@ struct WeightBinding {
 };
 
 struct Buffer {
-  std::string name;                  // "L3.act", "L3.qkv.w", "x2.0", "kv.k.3", "token", "logits" …: unique
+  std::string name;  // "L3.act", "L3.qkv.w", "x2.0", "kv.k.3", "token", "logits" …: unique
   Space space = Space::Activation;
   DType dtype = DType::F32;
   std::vector<std::int64_t> shape;
   StorageId storage = kNone;
-  std::int64_t offset = 0;           // within the storage
-  std::int64_t bytes = 0;            // product(shape) * dtype_bytes, unpadded
-  WeightBinding binding;             // Space::Weight only
+  std::int64_t offset = 0;  // within the storage
+  std::int64_t bytes = 0;   // product(shape) * dtype_bytes, unpadded
+  WeightBinding binding;    // Space::Weight only
   bool operator==(const Buffer&) const = default;
 };
 
@@ -94,7 +94,7 @@ struct Region {
 // Monotone, never reset: after e whole steps its value is e · fan_in. 32 bits: fan_in · (max_steps + 1) must fit (Program::max_steps).
 struct Counter {
   std::string name;
-  std::int32_t fan_in = 0;           // signals per step
+  std::int32_t fan_in = 0;  // signals per step
   bool operator==(const Counter&) const = default;
 };
 
@@ -107,51 +107,51 @@ struct Wait {
 
 struct Task {
   Opcode op = Opcode::Embed;
-  std::int16_t layer = -1;           // -1 outside the layers
+  std::int16_t layer = -1;  // -1 outside the layers
   InstructionId instruction = kNone;
   Matrix matrix = Matrix::None;
-  std::uint32_t fused = 0;           // FusedFlag
-  std::int32_t row_begin = 0;        // meaning: see Opcode
+  std::uint32_t fused = 0;     // FusedFlag
+  std::int32_t row_begin = 0;  // meaning: see Opcode
   std::int32_t row_end = 0;
-  std::int32_t head = 0;             // AttentionTile: kv head
+  std::int32_t head = 0;  // AttentionTile: kv head
   std::int32_t split = 0;
   std::int32_t splits = 1;
-  std::int32_t partial = 0;          // ArgmaxPartial and kFusedArgmax: index of the partial it writes
-  std::int32_t pos_lo = 0;           // outside [pos_lo, pos_hi) the task touches nothing, but still waits and signals
+  std::int32_t partial = 0;  // ArgmaxPartial and kFusedArgmax: index of the partial it writes
+  std::int32_t pos_lo = 0;   // outside [pos_lo, pos_hi) the task touches nothing, but still waits and signals
   std::int32_t pos_hi = kAllPositions;
-  std::vector<Region> reads;         // order fixed per opcode: see lower.h
+  std::vector<Region> reads;  // order fixed per opcode: see lower.h
   std::vector<Region> writes;
-  std::vector<Wait> waits;           // all must hold
-  CounterId signal = kNone;          // incremented by one when every write is visible to the device; kNone: signals nobody
+  std::vector<Wait> waits;   // all must hold
+  CounterId signal = kNone;  // incremented by one when every write is visible to the device; kNone: signals nobody
   std::int32_t sm = 0;
-  std::int32_t queue_pos = 0;        // queues[sm][queue_pos] is this task
-  std::int64_t ring_bytes = 0;       // weight bytes that come through the shared-memory ring; 0 = direct loads
+  std::int32_t queue_pos = 0;   // queues[sm][queue_pos] is this task
+  std::int64_t ring_bytes = 0;  // weight bytes that come through the shared-memory ring; 0 = direct loads
   bool operator==(const Task&) const = default;
 };
 
 // One instruction = one operator group of one layer, split into tasks.
 struct Instruction {
-  std::string name;                  // "L3.qkv": tile names are "<instruction>.<tile>"
+  std::string name;  // "L3.qkv": tile names are "<instruction>.<tile>"
   Opcode op = Opcode::Embed;
   std::int16_t layer = -1;
   Matrix matrix = Matrix::None;
   std::uint32_t fused = 0;
-  std::int32_t tiles = 0;            // before coalescing
+  std::int32_t tiles = 0;  // before coalescing
   bool operator==(const Instruction&) const = default;
 };
 
 // The weight stream of one SM's producer: tasks in load order, each cut into ceil(ring_bytes / chunk_bytes) chunks (the last may be short).
 // Slots are freed in consumption order. Lowering makes it the queue's order; anything else is for the validator to refuse.
 struct Ring {
-  std::int64_t ring_bytes = 0;       // capacity per SM; 0 = no ring
+  std::int64_t ring_bytes = 0;  // capacity per SM; 0 = no ring
   std::int64_t chunk_bytes = 0;
   std::int32_t inflight_chunks = 0;
-  std::int32_t depth = 0;            // pipelining_depth: a task's loads may start once at most `depth` earlier ring tasks are unfinished
+  std::int32_t depth = 0;  // pipelining_depth: a task's loads may start once at most `depth` earlier ring tasks are unfinished
   bool operator==(const Ring&) const = default;
 };
 
 struct AttentionShape {
-  std::int32_t kv_block = 64;        // positions per block; split s takes blocks s, s + splits, …
+  std::int32_t kv_block = 64;  // positions per block; split s takes blocks s, s + splits, …
   std::int32_t splits = 1;
   bool operator==(const AttentionShape&) const = default;
 };
@@ -166,8 +166,8 @@ struct Program {
   ModelSpec model;
   std::string schedule_id;
   std::int32_t sm_count = 0;
-  std::int32_t max_seq = 0;          // valid for every launch position in [0, max_seq)
-  std::int64_t max_steps = 0;        // counters do not overflow within this many steps
+  std::int32_t max_seq = 0;    // valid for every launch position in [0, max_seq)
+  std::int64_t max_steps = 0;  // counters do not overflow within this many steps
   StepSync step_sync = StepSync::Launch;
   Ring ring;
   AttentionShape attention;

@@ -11,16 +11,16 @@
 namespace amk {
 
 struct Rejection {
-  std::string rule;                // stable identifier: "cycle", "ring-deadlock", "unmet-wait", "partial-wait", "stale-epoch", "counter-overflow", "raw", "war",
-                                   // "waw", "double-write", "unwritten-output", "out-of-range", "misaligned", "page-alias", "length", "malformed"
-  std::string message;             // for people
-  Json witness = Json::object();   // {"task": name, "other": name, "buffer", "bytes": [a, b), "missing": "edge …"} as far as they apply
+  std::string rule;     // stable identifier: "cycle", "ring-deadlock", "unmet-wait", "partial-wait", "stale-epoch", "counter-overflow", "raw", "war",
+                        // "waw", "double-write", "unwritten-output", "out-of-range", "misaligned", "page-alias", "length", "malformed"
+  std::string message;  // for people
+  Json witness = Json::object();  // {"task": name, "other": name, "buffer", "bytes": [a, b), "missing": "edge …"} as far as they apply
 };
 
 struct Validation {
   std::optional<Rejection> rejection;  // empty: proved
   std::int64_t tasks = 0;
-  std::int64_t edges = 0;              // wait edges examined
+  std::int64_t edges = 0;  // wait edges examined
   bool valid() const { return !rejection.has_value(); }
 };
 

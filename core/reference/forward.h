@@ -20,11 +20,11 @@ class Oracle {
   Oracle& operator=(Oracle&&) noexcept;
 
   const ModelSpec& spec() const;
-  int position() const;                      // tokens processed so far
+  int position() const;  // tokens processed so far
   // Processes one token at position(); returns logits [vocab], valid until the next call.
   // Errors: token outside [0, vocab), position() == max_seq.
   Result<std::span<const float>> step(int token);
-  void reset();                              // position() = 0
+  void reset();  // position() = 0
 
   // The KV cache behind position(), for tests and for seeding a candidate: fp32 [kv_heads][max_seq][head_dim] of one layer.
   std::span<const float> keys(int layer) const;
@@ -35,7 +35,7 @@ class Oracle {
   std::unique_ptr<State> state_;
 };
 
-int argmax(std::span<const float> logits);   // the lowest index among equals
+int argmax(std::span<const float> logits);  // the lowest index among equals
 
 // cos and sin of RoPE at one position, [head_dim / 2] each, in fp32 as transformers computes them (inverse frequencies in fp32,
 // scaled per spec.rope). The one definition of RoPE: the oracle, the VM's tables and the device tables all come from here.

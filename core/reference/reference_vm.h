@@ -25,13 +25,13 @@ class ReferenceVm {
   ReferenceVm& operator=(ReferenceVm&&) noexcept;
 
   struct Step {
-    std::span<const float> logits;      // [vocab], valid until the next call
-    int next_token = 0;                 // the program's argmax
+    std::span<const float> logits;  // [vocab], valid until the next call
+    int next_token = 0;             // the program's argmax
   };
   // Deadlock (no ready SM, queues not empty) is an error that names the starved counters; also token or position out of range.
   Result<Step> step(int token);
   int position() const;
-  void reset();                         // position 0, epoch kept: counters are never reset
+  void reset();  // position 0, epoch kept: counters are never reset
 
  private:
   struct State;

@@ -23,10 +23,10 @@ struct Fusion {
   bool combine_o = false;       // split-KV combine inside the O projection's prologue
   bool o_add = true;            // residual add after O
   bool norm_gate_up = true;
-  bool gate_up_silu = true;     // SiLU·mul after gate/up
+  bool gate_up_silu = true;  // SiLU·mul after gate/up
   bool down_add = true;
   bool norm_lm_head = true;
-  bool lm_head_argmax = true;   // per-tile argmax inside the LM head
+  bool lm_head_argmax = true;  // per-tile argmax inside the LM head
   bool operator==(const Fusion&) const = default;
 };
 
@@ -38,36 +38,36 @@ enum class Publish { Release, Confirmed, Flagged };
 enum class CounterGranularity { Vector, KvHead };
 
 struct KernelKnobs {
-  int chunk_bytes = 16384;       // one weight copy
-  int inflight_chunks = 2;       // copies in flight per SM (the window)
+  int chunk_bytes = 16384;  // one weight copy
+  int inflight_chunks = 2;  // copies in flight per SM (the window)
   GemvPath gemv_path = GemvPath::Mma;
   WeightLayout weight_layout = WeightLayout::Packed;
   Publish publish = Publish::Release;
   CounterGranularity counters = CounterGranularity::Vector;
-  int cols_per_warp = 256;       // columns of a chunk that one warp takes (fma path)
-  bool cpasync = false;          // cp.async instead of bulk copies (forced below sm_90)
+  int cols_per_warp = 256;  // columns of a chunk that one warp takes (fma path)
+  bool cpasync = false;     // cp.async instead of bulk copies (forced below sm_90)
   int cpa_stages = 3;
   int cpa_cols = 512;
   bool operator==(const KernelKnobs&) const = default;
 };
 
 struct ScheduleConfig {
-  int gemv_n_tile = 16;                 // tiling.gemv.N_tile: rows per tile, multiple of 8, 8…512
-  int attention_kv_block = 64;          // tiling.attention.kv_block: 64, 128, 256, 512
-  Fusion fusion;                        // fusion_grouping
+  int gemv_n_tile = 16;         // tiling.gemv.N_tile: rows per tile, multiple of 8, 8…512
+  int attention_kv_block = 64;  // tiling.attention.kv_block: 64, 128, 256, 512
+  Fusion fusion;                // fusion_grouping
   SmAssignment sm_assignment = SmAssignment::LoadBalance;
   std::map<std::string, int> explicit_sm;  // sm_assignment as an object: tile name ("L0.qkv.3") -> SM; unnamed tiles go round robin
-  int pipelining_depth = 4;             // 0…8 task boundaries the weight stream may run ahead across
+  int pipelining_depth = 4;                // 0…8 task boundaries the weight stream may run ahead across
   PageAllocation page_allocation = PageAllocation::GraphColor;
-  int threads_per_block = 288;          // 128…1024, multiple of 32: consumer warps + one producer warp
-  int smem_bytes_per_block = 196608;    // 0…opt-in cap of the device; 0 = no ring, direct loads
+  int threads_per_block = 288;        // 128…1024, multiple of 32: consumer warps + one producer warp
+  int smem_bytes_per_block = 196608;  // 0…opt-in cap of the device; 0 = no ring, direct loads
   KernelKnobs kernel;
   bool operator==(const ScheduleConfig&) const = default;
 };
 
 // Missing keys take their defaults; anything else unexpected is an InvalidArgument naming key, value and what is accepted.
 Result<ScheduleConfig> parse_schedule_config(const Json& json);
-Json to_json(const ScheduleConfig& config);           // canonical: every key present
+Json to_json(const ScheduleConfig& config);             // canonical: every key present
 std::string schedule_id(const ScheduleConfig& config);  // "s" + 32 hex digits of the canonical text's hash
 
 // The space of the knobs above that make sense for this model on this GPU, and translation both ways.

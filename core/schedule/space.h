@@ -21,12 +21,12 @@ enum class KnobKind {
 std::string_view to_string(KnobKind kind);
 
 struct Knob {
-  std::string name;              // dotted path in the config, e.g. "tiling.gemv.N_tile"; "fusion_grouping[norm+qkv]" for one atom of a group list
+  std::string name;  // dotted path in the config, e.g. "tiling.gemv.N_tile"; "fusion_grouping[norm+qkv]" for one atom of a group list
   KnobKind kind = KnobKind::Categorical;
-  std::vector<Json> choices;     // at least one, no duplicates
+  std::vector<Json> choices;  // at least one, no duplicates
   std::size_t default_index = 0;
-  std::string meaning;           // one sentence for the agent
-  std::string unit;              // "bytes", "rows", "" …
+  std::string meaning;  // one sentence for the agent
+  std::string unit;     // "bytes", "rows", "" …
 };
 
 // One choice index per knob, in the order of SearchSpace::knobs.

@@ -7,18 +7,18 @@
 
 namespace amk {
 
-struct Breakdown {                     // microseconds; sums to latency_us
-  double attention = 0;                // QKV, attention, combine, O
-  double mlp = 0;                      // gate/up, down
-  double lm_head = 0;                  // final norm, head, argmax
-  double sync = 0;                     // hops that the weight stream does not hide
-  double other = 0;                    // embedding, launch
+struct Breakdown {       // microseconds; sums to latency_us
+  double attention = 0;  // QKV, attention, combine, O
+  double mlp = 0;        // gate/up, down
+  double lm_head = 0;    // final norm, head, argmax
+  double sync = 0;       // hops that the weight stream does not hide
+  double other = 0;      // embedding, launch
 };
 
 struct Prediction {
   double latency_us = 0;
-  double bound_us = 0;                 // roofline(): never more than latency_us
-  std::int64_t hbm_bytes = 0;          // bytes beyond L2
+  double bound_us = 0;         // roofline(): never more than latency_us
+  std::int64_t hbm_bytes = 0;  // bytes beyond L2
   Breakdown regions;
 };
 
