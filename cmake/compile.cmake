@@ -43,3 +43,13 @@ function(amk_test name)
   add_test(NAME ${ARG_SUITE}/${name} COMMAND ${name})
   set_tests_properties(${ARG_SUITE}/${name} PROPERTIES LABELS ${ARG_SUITE} TIMEOUT 600)
 endfunction()
+
+# amk_bench(name DEPENDS libs…): a benchmark program of every .cpp directly in this folder; prints JSON lines, run by bench/run.
+function(amk_bench name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  add_executable(bench_${name} ${sources})
+  target_link_libraries(bench_${name} PRIVATE amk_flags ${ARG_DEPENDS})
+  target_compile_definitions(bench_${name} PRIVATE AMK_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  set_target_properties(bench_${name} PROPERTIES OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+endfunction()
