@@ -1,0 +1,92 @@
+#include "orchestrator/strategy/archive.h"
+
+namespace amk {
+
+std::size_t PointHash::operator()(const Point& point) const {
+  std::uint64_t h = 0x51ED270B35AE2C5Aull;
+  for (std::uint16_t v : point) h = mix64(h ^ v);
+  return static_cast<std::size_t>(h);
+}
+
+void Archive::mark_asked(const Point& point) { entries_.try_emplace(point, -1); }
+
+void Archive::record(const Observation& observation) {
+  auto [it, inserted] = entries_.try_emplace(observation.point, -1);
+  if (it->second < 0) {
+    it->second = static_cast<std::int64_t>(observations_.size());
+    observations_.push_back(observation);
+  } else {
+    observations_[static_cast<std::size_t>(it->second)] = observation;
+  }
+  const bool was_best = best_ >= 0 && it->second == best_;
+  if (!was_best) {
+    if (observation.cost && (best_ < 0 || *observation.cost < *observations_[static_cast<std::size_t>(best_)].cost)) best_ = it->second;
+    return;
+  }
+  // Re-measuring the best may end its reign, so it is looked for again; ties go to the earlier point.
+  best_ = -1;
+  for (std::size_t i = 0; i < observations_.size(); ++i) {
+    if (!observations_[i].cost) continue;
+    if (best_ < 0 || *observations_[i].cost < *observations_[static_cast<std::size_t>(best_)].cost) best_ = static_cast<std::int64_t>(i);
+  }
+}
+
+std::optional<double> Archive::cost(const Point& point) const {
+  const auto it = entries_.find(point);
+  if (it == entries_.end() || it->second < 0) return std::nullopt;
+  return observations_[static_cast<std::size_t>(it->second)].cost;
+}
+
+bool Archive::told(const Point& point) const {
+  const auto it = entries_.find(point);
+  return it != entries_.end() && it->second >= 0;
+}
+
+std::optional<Point> Archive::random_valid(Rng& rng, int tries) const {
+  Point point(space_.knobs.size());
+  for (int t = 0; t < tries; ++t) {
+    for (std::size_t k = 0; k < point.size(); ++k) point[k] = static_cast<std::uint16_t>(rng.below(space_.knobs[k].choices.size()));
+    if (space_.violated(point) == nullptr) return point;
+  }
+  return std::nullopt;
+}
+
+std::optional<Point> Archive::random_fresh(Rng& rng, int tries) const {
+  for (int t = 0; t < tries; ++t) {
+    auto point = random_valid(rng, tries);
+    if (!point) return std::nullopt;
+    if (!known(*point)) return point;
+  }
+  return std::nullopt;
+}
+
+std::optional<Point> Archive::first_fresh() const {
+  constexpr std::int64_t kWalkLimit = 4'000'000;
+  Point point(space_.knobs.size(), 0);
+  for (std::int64_t step = 0; step < kWalkLimit; ++step) {
+    if (space_.violated(point) == nullptr && !known(point)) return point;
+    std::size_t k = 0;
+    while (k < point.size() && ++point[k] == space_.knobs[k].choices.size()) point[k++] = 0;
+    if (k == point.size()) return std::nullopt;  // wrapped: every point was seen
+  }
+  return std::nullopt;
+}
+
+std::vector<Point> Archive::neighbours(const Point& point, bool wide) const {
+  std::vector<Point> out;
+  for (std::size_t k = 0; k < point.size(); ++k) {
+    const Knob& knob = space_.knobs[k];
+    for (std::size_t c = 0; c < knob.choices.size(); ++c) {
+      const std::size_t at = point[k];
+      if (c == at) continue;
+      const bool adjacent = c + 1 == at || at + 1 == c;
+      if (knob.kind == KnobKind::Ordinal && !wide && !adjacent) continue;
+      Point q = point;
+      q[k] = static_cast<std::uint16_t>(c);
+      if (space_.violated(q) == nullptr) out.push_back(std::move(q));
+    }
+  }
+  return out;
+}
+
+}  // namespace amk

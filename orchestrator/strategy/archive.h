@@ -1,0 +1,51 @@
+// What a strategy remembers, and how it draws valid points. Shared by every strategy; not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/random.h"
+#include "core/schedule/space.h"
+#include "orchestrator/strategy/strategy.h"
+
+namespace amk {
+
+struct PointHash {
+  std::size_t operator()(const Point& point) const;
+};
+
+class Archive {
+ public:
+  explicit Archive(const SearchSpace& space) : space_(space) {}
+
+  const SearchSpace& space() const { return space_; }
+  bool valid(const Point& point) const { return space_.in_range(point) && space_.violated(point) == nullptr; }
+  bool known(const Point& point) const { return entries_.count(point) != 0; }  // asked or told
+  void mark_asked(const Point& point);
+  void record(const Observation& observation);  // the last result of a point counts
+
+  const std::vector<Observation>& observations() const { return observations_; }  // one a point, in order of first telling
+  const Observation* best() const { return best_ < 0 ? nullptr : &observations_[static_cast<std::size_t>(best_)]; }
+  std::optional<double> cost(const Point& point) const;  // empty: unknown or failed
+  bool told(const Point& point) const;
+  std::size_t asked_or_told() const { return entries_.size(); }
+
+  // Uniform over valid points by rejection. Empty after `tries` misses, which means that the valid part is tiny or exhausted;
+  // then an exhaustive walk (first_fresh) decides.
+  std::optional<Point> random_valid(Rng& rng, int tries = 2000) const;
+  std::optional<Point> random_fresh(Rng& rng, int tries = 2000) const;  // also unknown
+  std::optional<Point> first_fresh() const;                             // in index order; walks at most 4 million points
+
+  // Valid points that differ in one knob: all other choices for categorical knobs, adjacent (or, with `wide`, all other) choices for ordinal ones.
+  std::vector<Point> neighbours(const Point& point, bool wide) const;
+
+ private:
+  const SearchSpace& space_;
+  std::unordered_map<Point, std::int64_t, PointHash> entries_;  // index into observations_, or -1 while pending
+  std::vector<Observation> observations_;
+  std::int64_t best_ = -1;
+};
+
+}  // namespace amk
