@@ -111,6 +111,7 @@ class Store {
  private:
   struct Impl;
   explicit Store(std::unique_ptr<Impl> impl);
+  Status begin_incarnation();
   Status submit(std::string_view what, std::function<Status(sql::Connection&)> body, OnDiskFull on_full);
   Status with_reader(const std::function<Status(sql::Connection&)>& body) const;
   std::unique_ptr<Impl> impl_;
