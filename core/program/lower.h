@@ -1,17 +1,26 @@
-// ScheduleConfig -> Program. Deterministic: equal inputs, equal programs, byte for byte. Thread-safe (pure).
+// clang-format off
+// ScheduleConfig -> Program. Deterministic: equal inputs, equal programs, byte for byte. Thread-safe (pure). The whole story: docs/program.md.
 //
-// Regions, in this order (a task lists only those that its form has):
+// Regions, in this order (a task lists only those that its form has; one form, one list, whatever rows the task covers):
 //   Embed            reads token, embedding table (whole);                     writes residual slice
 //   RmsNorm          reads residual (whole), norm weight slice;                writes normed slice
-//   Gemv             reads input (residual if kFusedNorm, else normed / attn / act; partials if kFusedCombine; whole vector),
-//                          norm weight (kFusedNorm), weight rows, bias, q/k norm weights + rope table (kFusedRopeAppend), residual slice
-//                          (kFusedResidualAdd);
-//                    writes output slices (qkv | q slices, then K rows, then V rows | gate_up | act | delta | residual' | logits), argmax partial
-//   Rope             reads qkv slices, q/k norm weights, rope table;           writes q, k slices
-//   KvAppend         reads k slices, v slices;                                 writes K rows, V rows (pos_stride)
-//   AttentionTile    reads q of the group, K head, V head (whole head: every position may be read); writes its partial, or attn slice when splits ==
-//   1 AttentionCombine reads partials (each guarded by the positions at which its split is active);   writes attn slice SiluMul          reads
-//   gate_up slices;  Add reads residual slice, delta slice;  ArgmaxPartial reads logits slice;  Argmax reads partials
+//   Gemv             reads input (residual if kFusedNorm, else normed / attn / act: whole vector; if kFusedCombine one region of partials per
+//                          split instead, all heads, guarded by the positions at which that split is active),
+//                          norm weight (kFusedNorm, whole), weight rows, bias rows (packed order), q and k norm weights (qk_norm models) and
+//                          rope table (kFusedRopeAppend), residual slice (kFusedResidualAdd);
+//                    writes output slices (qkv | q slices, then K rows, then V rows | gate, up slices | act | delta | residual' | logits),
+//                          argmax partial (kFusedArgmax)
+//   Rope             reads q and k slices of qkv, q and k norm weights (qk_norm), rope table;  writes q slice, then k slice
+//   KvAppend         reads k slice, v slice of qkv;                            writes K rows, then V rows (pos_stride), one region a head
+//   AttentionTile    reads q of the group, K head, V head (whole head: every position may be read); writes its partial, or attn slice when splits == 1
+//   AttentionCombine reads partials, one region per split, guarded by the positions at which it is active;  writes attn slice
+//   SiluMul          reads gate slice, up slice;  writes act slice.    Add reads residual slice, delta slice;  writes residual' slice
+//   ArgmaxPartial    reads logits slice;  writes its partial.          Argmax reads all partials;  writes next_token
+//
+// Vectors are in the model's natural row order: qkv = q heads, k heads, v heads; gate_up = gate rows, then up rows. A Gemv task covers packed rows
+// (packing.h), so a partly covered head is two slices (first halves, second halves). The rope table is fp32 [max_seq, 2, head_dim / 2]: cosines, then
+// sines. The KV cache is [kv_heads, max_seq, head_dim] a layer.
+// clang-format on
 #pragma once
 
 #include "core/base/error.h"

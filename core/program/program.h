@@ -16,6 +16,13 @@ namespace amk {
 constexpr int kProgramVersion = 1;
 constexpr int kAllPositions = std::numeric_limits<std::int32_t>::max();
 
+// Attention partials: fp32 [splits, kv_heads, gqa, head_dim + kPartialTail]. Per query head sum(exp(score - maximum) * value) over the split's
+// keys, then the maximum of its scaled scores, the sum of exp(score - maximum), and zeros up to a multiple of 16 bytes. A split that is active
+// but whose keys all lie outside the sliding window writes maximum = -infinity and zeros: it weighs nothing.
+constexpr int kPartialTail = 4;
+// Argmax partials: int32 [partials, 2]: the bits of the fp32 maximum, and its index (the lowest among equals).
+constexpr int kArgmaxWords = 2;
+
 enum class Opcode : std::uint8_t {
   Embed,             // residual = embedding[token]
   RmsNorm,           // whole vector, or (rows) a slice with the sum over the whole
@@ -64,6 +71,7 @@ struct WeightBinding {
   Matrix matrix = Matrix::None;
   WeightKind kind = WeightKind::Embedding;  // when matrix == None
   int layer = 0;
+  bool bias = false;  // the bias vector of `matrix` instead, in the same packed row order
   bool operator==(const WeightBinding&) const = default;
 };
 
@@ -166,6 +174,7 @@ struct Program {
   ModelSpec model;
   std::string schedule_id;
   std::int32_t sm_count = 0;
+  std::int32_t threads_per_block = 0;
   std::int32_t max_seq = 0;    // valid for every launch position in [0, max_seq)
   std::int64_t max_steps = 0;  // counters do not overflow within this many steps
   StepSync step_sync = StepSync::Launch;

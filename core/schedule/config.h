@@ -67,6 +67,8 @@ struct ScheduleConfig {
 
 // Missing keys take their defaults; anything else unexpected is an InvalidArgument naming key, value and what is accepted.
 Result<ScheduleConfig> parse_schedule_config(const Json& json);
+// The same with other defaults for missing keys, e.g. those of a GPU with less shared memory (config_at(space, space.default_point())).
+Result<ScheduleConfig> parse_schedule_config(const Json& json, const ScheduleConfig& defaults);
 Json to_json(const ScheduleConfig& config);             // canonical: every key present
 std::string schedule_id(const ScheduleConfig& config);  // "s" + 32 hex digits of the canonical text's hash
 

@@ -1,0 +1,301 @@
+#include "core/program/lower_emit.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/program/packing.h"
+
+namespace amk::lowering {
+namespace {
+
+// Calls part(begin, end) for the natural rows that packed rows [begin, end) of a run of heads hold: whole heads as one interval, a partly
+// covered head as its first halves and their partners.
+template <class Part>
+void head_slices(std::int32_t begin, std::int32_t end, std::int32_t head_dim, Part part) {
+  while (begin < end) {
+    const std::int32_t in_head = begin % head_dim;
+    if (in_head == 0 && end - begin >= head_dim) {
+      const std::int32_t whole = begin + (end - begin) / head_dim * head_dim;
+      part(begin, whole);
+      begin = whole;
+      continue;
+    }
+    const std::int32_t head = begin - in_head;
+    const std::int32_t stop = std::min(end, head + head_dim);
+    const std::int32_t low = head + in_head / kRowUnit * kPairsPerUnit;
+    const std::int32_t high = head + (stop - head) / kRowUnit * kPairsPerUnit;
+    part(low, high);
+    part(low + head_dim / 2, high + head_dim / 2);
+    begin = stop;
+  }
+}
+
+class Emitter {
+ public:
+  Emitter(const ModelSpec& spec, const Plan& plan, Program& program) : spec_(spec), plan_(plan), program_(program) {}
+
+  void regions(const PlannedInstruction& in, const Run& run, Task& t) {
+    const std::int32_t r0 = run.row_begin;
+    const std::int32_t r1 = run.row_end;
+    switch (in.info.op) {
+      case Opcode::Embed:
+        t.reads.reserve(2);
+        whole(t.reads, in.input);
+        whole(t.reads, in.weight);
+        elements(t.writes, in.output, r0, r1);
+        break;
+      case Opcode::RmsNorm:
+        t.reads.reserve(2);
+        whole(t.reads, in.input);
+        elements(t.reads, in.norm_weight, r0, r1);
+        elements(t.writes, in.output, r0, r1);
+        break;
+      case Opcode::Gemv:
+        gemv(in, r0, r1, t);
+        break;
+      case Opcode::Rope:
+        rope(in, r0, r1, t);
+        break;
+      case Opcode::KvAppend:
+        kv_append(in, r0, r1, t);
+        break;
+      case Opcode::AttentionTile:
+        attention(in, r0, t);
+        break;
+      case Opcode::AttentionCombine: {
+        t.reads.reserve(static_cast<std::size_t>(plan_.attention.splits));
+        partials(t.reads, in.input, r0, r1);
+        const std::int32_t rows = spec_.gqa() * spec_.head_dim;
+        elements(t.writes, in.output, r0 * rows, r1 * rows);
+        break;
+      }
+      case Opcode::SiluMul:
+        t.reads.reserve(2);
+        elements(t.reads, in.input, r0, r1);
+        elements(t.reads, in.input, spec_.intermediate + r0, spec_.intermediate + r1);
+        elements(t.writes, in.output, r0, r1);
+        break;
+      case Opcode::Add:
+        t.reads.reserve(2);
+        elements(t.reads, in.residual, r0, r1);
+        elements(t.reads, in.input, r0, r1);
+        elements(t.writes, in.output, r0, r1);
+        break;
+      case Opcode::ArgmaxPartial:
+        elements(t.reads, in.input, r0, r1);
+        argmax_partial(in, t);
+        break;
+      case Opcode::Argmax:
+        whole(t.reads, in.input);
+        whole(t.writes, in.output);
+        t.row_end = static_cast<std::int32_t>(program_.buffers[static_cast<std::size_t>(in.input)].shape[0]);
+        break;
+    }
+  }
+
+ private:
+  std::int64_t element_bytes(BufferId b) const { return dtype_bytes(program_.buffers[static_cast<std::size_t>(b)].dtype); }
+  void whole(std::vector<Region>& list, BufferId b) const { list.push_back({b, 0, program_.buffers[static_cast<std::size_t>(b)].bytes}); }
+  void elements(std::vector<Region>& list, BufferId b, std::int64_t begin, std::int64_t end) const {
+    const std::int64_t bytes = element_bytes(b);
+    list.push_back({b, begin * bytes, end * bytes});
+  }
+  // First launch position at which split s has a block with keys; before it the split touches nothing.
+  std::int32_t active_from(std::int32_t split) const { return split * plan_.attention.kv_block; }
+
+  // Partials of kv heads [h0, h1), one region per split.
+  void partials(std::vector<Region>& list, BufferId b, std::int32_t h0, std::int32_t h1) const {
+    const std::int64_t record = partial_bytes(spec_);
+    for (std::int32_t s = 0; s < plan_.attention.splits; ++s) {
+      const std::int64_t base = std::int64_t{s} * spec_.kv_heads;
+      list.push_back({b, (base + h0) * record, (base + h1) * record, 0, active_from(s)});
+    }
+  }
+
+  // Rows [e0, e1) (natural rows of all kv heads) of the cache at the launch position, head by head.
+  void cache_rows(std::vector<Region>& list, BufferId cache, std::int32_t e0, std::int32_t e1) const {
+    const std::int64_t bytes = element_bytes(cache);
+    const std::int64_t stride = spec_.head_dim * bytes;
+    while (e0 < e1) {
+      const std::int32_t head = e0 / spec_.head_dim;
+      const std::int32_t stop = std::min(e1, (head + 1) * spec_.head_dim);
+      const std::int64_t row = std::int64_t{head} * program_.max_seq * stride;
+      list.push_back({cache, row + (e0 - head * spec_.head_dim) * bytes, row + (stop - head * spec_.head_dim) * bytes, stride});
+      e0 = stop;
+    }
+  }
+
+  void argmax_partial(const PlannedInstruction& in, Task& t) {
+    t.partial = next_partial_++;
+    elements(t.writes, in.partial, std::int64_t{t.partial} * kArgmaxWords, std::int64_t{t.partial + 1} * kArgmaxWords);
+  }
+
+  void gemv(const PlannedInstruction& in, std::int32_t r0, std::int32_t r1, Task& t) {
+    const std::uint32_t fused = in.info.fused;
+    t.reads.reserve(8);
+    if (fused & kFusedCombine)
+      partials(t.reads, in.input, 0, spec_.kv_heads);
+    else
+      whole(t.reads, in.input);
+    if (fused & kFusedNorm) whole(t.reads, in.norm_weight);
+    const std::int64_t cols = packed_cols(spec_, in.info.matrix);
+    elements(t.reads, in.weight, r0 * cols, r1 * cols);
+    if (in.bias != kNone) elements(t.reads, in.bias, r0, r1);
+    if (fused & kFusedRopeAppend) {
+      if (in.q_norm != kNone) whole(t.reads, in.q_norm);
+      if (in.k_norm != kNone) whole(t.reads, in.k_norm);
+      whole(t.reads, in.rope);
+    }
+    if (fused & kFusedResidualAdd) elements(t.reads, in.residual, r0, r1);
+    if (program_.ring.ring_bytes > 0) t.ring_bytes = (r1 - r0) * cols * element_bytes(in.weight);
+
+    switch (in.info.matrix) {
+      case Matrix::Qkv:
+        qkv_outputs(in, r0, r1, t);
+        break;
+      case Matrix::GateUp: {
+        const std::int32_t e0 = r0 / kRowUnit * kPairsPerUnit;
+        const std::int32_t e1 = r1 / kRowUnit * kPairsPerUnit;
+        elements(t.writes, in.output, e0, e1);
+        if (!(fused & kFusedSiluMul)) elements(t.writes, in.output, spec_.intermediate + e0, spec_.intermediate + e1);
+        break;
+      }
+      default:
+        elements(t.writes, in.output, r0, r1);
+    }
+    if (fused & kFusedArgmax) argmax_partial(in, t);
+  }
+
+  void qkv_outputs(const PlannedInstruction& in, std::int32_t r0, std::int32_t r1, Task& t) const {
+    const bool append = in.info.fused & kFusedRopeAppend;
+    const std::int32_t q = spec_.q_rows();
+    const std::int32_t kv = spec_.kv_rows();
+    head_slices(r0, std::min(r1, q), spec_.head_dim, [&](std::int32_t e0, std::int32_t e1) { elements(t.writes, in.output, e0, e1); });
+    head_slices(std::max(r0, q) - q, std::min(r1, q + kv) - q, spec_.head_dim, [&](std::int32_t e0, std::int32_t e1) {
+      if (append)
+        cache_rows(t.writes, in.k_cache, e0, e1);
+      else
+        elements(t.writes, in.output, q + e0, q + e1);
+    });
+    const std::int32_t v0 = std::max(r0, q + kv);
+    if (v0 >= r1) return;
+    if (append)
+      cache_rows(t.writes, in.v_cache, v0 - q - kv, r1 - q - kv);
+    else
+      elements(t.writes, in.output, v0, r1);
+  }
+
+  void rope(const PlannedInstruction& in, std::int32_t h0, std::int32_t h1, Task& t) const {
+    const std::int32_t hd = spec_.head_dim;
+    const std::int32_t q_end = std::min(h1, spec_.heads);
+    const std::int32_t k_begin = std::max(h0, spec_.heads);
+    t.reads.reserve(5);
+    // q heads and k heads are neighbours in qkv as they are in the numbering of heads.
+    if (h0 < q_end) elements(t.reads, in.input, h0 * hd, q_end * hd);
+    if (k_begin < h1) elements(t.reads, in.input, k_begin * hd, h1 * hd);
+    if (in.q_norm != kNone) whole(t.reads, in.q_norm);
+    if (in.k_norm != kNone) whole(t.reads, in.k_norm);
+    whole(t.reads, in.rope);
+    if (h0 < q_end) elements(t.writes, in.output, h0 * hd, q_end * hd);
+    if (k_begin < h1) elements(t.writes, in.k_output, (k_begin - spec_.heads) * hd, (h1 - spec_.heads) * hd);
+  }
+
+  void kv_append(const PlannedInstruction& in, std::int32_t h0, std::int32_t h1, Task& t) const {
+    const std::int32_t hd = spec_.head_dim;
+    const std::int32_t v_base = spec_.q_rows() + spec_.kv_rows();
+    t.reads.reserve(2);
+    elements(t.reads, in.input, h0 * hd, h1 * hd);
+    elements(t.reads, in.second_input, v_base + h0 * hd, v_base + h1 * hd);
+    cache_rows(t.writes, in.k_cache, h0 * hd, h1 * hd);
+    cache_rows(t.writes, in.v_cache, h0 * hd, h1 * hd);
+  }
+
+  void attention(const PlannedInstruction& in, std::int32_t tile, Task& t) const {
+    t.head = tile % spec_.kv_heads;
+    t.split = tile / spec_.kv_heads;
+    t.splits = plan_.attention.splits;
+    t.row_begin = t.row_end = 0;
+    t.pos_lo = active_from(t.split);
+    t.reads.reserve(3);
+    const std::int64_t q_rows = std::int64_t{spec_.gqa()} * spec_.head_dim;
+    const std::int64_t cache_rows = std::int64_t{program_.max_seq} * spec_.head_dim;
+    elements(t.reads, in.input, t.head * q_rows, (t.head + 1) * q_rows);
+    elements(t.reads, in.k_cache, t.head * cache_rows, (t.head + 1) * cache_rows);
+    elements(t.reads, in.v_cache, t.head * cache_rows, (t.head + 1) * cache_rows);
+    if (t.splits == 1) {
+      elements(t.writes, in.output, t.head * q_rows, (t.head + 1) * q_rows);
+    } else {
+      const std::int64_t record = partial_bytes(spec_);
+      t.writes.push_back({in.output, tile * record, (tile + 1) * record});
+    }
+    for (Region& region : t.reads) region.pos_lo = t.pos_lo;
+    for (Region& region : t.writes) region.pos_lo = t.pos_lo;
+  }
+
+  const ModelSpec& spec_;
+  const Plan& plan_;
+  Program& program_;
+  std::int32_t next_partial_ = 0;
+};
+
+// kv heads [first, last) that a task of an instruction with per-head waits covers.
+std::pair<std::int32_t, std::int32_t> heads_of(const ModelSpec& spec, const Instruction& info, const Run& run) {
+  const std::int32_t first = head_of_row(spec, info, run.row_begin);
+  return {first, info.op == Opcode::AttentionTile ? first + 1 : head_of_row(spec, info, run.row_end - 1) + 1};
+}
+
+}  // namespace
+
+void emit_tasks(const ModelSpec& spec, const Plan& plan, const std::vector<std::vector<Run>>& runs, Program& program) {
+  std::vector<CounterId> first_counter(plan.instructions.size(), kNone);
+  std::size_t task_count = 0;
+  for (std::size_t i = 0; i < plan.instructions.size(); ++i) {
+    const PlannedInstruction& in = plan.instructions[i];
+    program.instructions.push_back(in.info);
+    task_count += runs[i].size();
+    if (!in.signals) continue;
+    first_counter[i] = static_cast<CounterId>(program.counters.size());
+    if (!in.grouped) {
+      program.counters.push_back({in.info.name, static_cast<std::int32_t>(runs[i].size())});
+      continue;
+    }
+    for (int h = 0; h < spec.kv_heads; ++h) program.counters.push_back({in.info.name + ".h" + std::to_string(h), 0});
+    for (const Run& run : runs[i]) ++program.counters[static_cast<std::size_t>(first_counter[i] + run.group)].fan_in;
+  }
+
+  program.tasks.reserve(task_count);
+  program.queues.assign(static_cast<std::size_t>(program.sm_count), {});
+  program.streams.assign(static_cast<std::size_t>(program.sm_count), {});
+  Emitter emitter(spec, plan, program);
+  for (std::size_t i = 0; i < plan.instructions.size(); ++i) {
+    const PlannedInstruction& in = plan.instructions[i];
+    for (const Run& run : runs[i]) {
+      const auto id = static_cast<TaskId>(program.tasks.size());
+      Task& t = program.tasks.emplace_back();
+      t.op = in.info.op;
+      t.layer = in.info.layer;
+      t.instruction = static_cast<InstructionId>(i);
+      t.matrix = in.info.matrix;
+      t.fused = in.info.fused;
+      t.row_begin = run.row_begin;
+      t.row_end = run.row_end;
+      t.sm = run.sm;
+      emitter.regions(in, run, t);
+      for (const Dependency& d : in.waits) {
+        const bool grouped = plan.instructions[static_cast<std::size_t>(d.from)].grouped;
+        const auto [first, last] = !grouped ? std::pair{0, 1} : d.per_head ? heads_of(spec, in.info, run) : std::pair{0, std::int32_t{spec.kv_heads}};
+        for (std::int32_t g = first; g < last; ++g) {
+          const CounterId counter = first_counter[static_cast<std::size_t>(d.from)] + g;
+          t.waits.push_back({counter, program.counters[static_cast<std::size_t>(counter)].fan_in});
+        }
+      }
+      if (in.signals) t.signal = first_counter[i] + run.group;
+      auto& queue = program.queues[static_cast<std::size_t>(run.sm)];
+      t.queue_pos = static_cast<std::int32_t>(queue.size());
+      queue.push_back(id);
+      if (t.ring_bytes > 0) program.streams[static_cast<std::size_t>(run.sm)].push_back(id);
+    }
+  }
+}
+
+}  // namespace amk::lowering

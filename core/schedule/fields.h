@@ -1,0 +1,41 @@
+// The scalar keys of a ScheduleConfig, one record a key: what it accepts, what the search space offers, and how it is read and written.
+// Parsing, the canonical form, the search space and the schema test all come from this one table. Pure, thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/schedule/config.h"
+
+namespace amk {
+
+enum class FieldType { Integer, Boolean, Name };
+
+// A value is carried as an integer: booleans as 0 and 1, names as their index (the order of the enumeration).
+struct Field {
+  std::string path;  // dotted, as in the JSON form
+  FieldType type = FieldType::Integer;
+  KnobKind kind = KnobKind::Ordinal;
+  std::int64_t low = 0, high = 0, step = 1;  // Integer with an empty `accepted`: low, low + step, … high
+  std::vector<std::int64_t> accepted;        // Integer: an enumeration
+  std::vector<std::string> names;            // Name
+  std::vector<std::int64_t> choices;         // what the space offers, ascending; all of them accepted
+  std::string unit;
+  std::string meaning;
+  std::int64_t (*get)(const ScheduleConfig&) = nullptr;
+  void (*set)(ScheduleConfig&, std::int64_t) = nullptr;
+
+  bool accepts(std::int64_t value) const;
+  std::string accepted_text() const;
+  Json to_json(std::int64_t value) const;
+  Result<std::int64_t> from_json(const Json& json) const;  // InvalidArgument names path, value and what is accepted
+};
+
+std::span<const Field> schedule_fields();
+const Field* find_field(std::string_view path);  // nullptr when absent
+
+}  // namespace amk

@@ -1,0 +1,31 @@
+#include "core/schedule/rules.h"
+
+namespace amk {
+namespace {
+
+constexpr std::string_view kRingPaths[] = {"smem_bytes_per_block", "kernel_knobs.chunk_bytes"};
+constexpr std::string_view kWindowPaths[] = {"smem_bytes_per_block", "kernel_knobs.chunk_bytes", "kernel_knobs.inflight_chunks"};
+constexpr std::string_view kMmaPaths[] = {"kernel_knobs.gemv_path", "kernel_knobs.weight_layout"};
+
+constexpr ConfigRule kRules[] = {
+    {"ring-holds-two-chunks", "the ring must hold at least two chunks, one landing while the other is consumed; or be 0 (direct loads)", kRingPaths,
+     [](const ScheduleConfig& c) { return c.smem_bytes_per_block == 0 || c.smem_bytes_per_block / c.kernel.chunk_bytes >= 2; }},
+    {"window-fits-ring", "the copies in flight (inflight_chunks * chunk_bytes) must fit the ring, or the window could never fill", kWindowPaths,
+     [](const ScheduleConfig& c) {
+       return c.smem_bytes_per_block == 0 || c.smem_bytes_per_block / c.kernel.chunk_bytes >= c.kernel.inflight_chunks;
+     }},
+    {"mma-needs-packed", "matrix instructions read weights in fragment order: gemv_path mma needs weight_layout packed", kMmaPaths,
+     [](const ScheduleConfig& c) { return c.kernel.gemv_path != GemvPath::Mma || c.kernel.weight_layout == WeightLayout::Packed; }},
+};
+
+}  // namespace
+
+std::span<const ConfigRule> config_rules() { return kRules; }
+
+const ConfigRule* violated_rule(const ScheduleConfig& config) {
+  for (const ConfigRule& rule : kRules)
+    if (!rule.holds(config)) return &rule;
+  return nullptr;
+}
+
+}  // namespace amk
