@@ -1,0 +1,161 @@
+// The megakernel's search space, and translation between its points and configs.
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "core/model/model_spec.h"
+#include "core/schedule/config.h"
+#include "core/schedule/fields.h"
+#include "core/schedule/fusion.h"
+#include "core/schedule/rules.h"
+#include "core/target/gpu_target.h"
+
+namespace amk {
+namespace {
+
+// Shared memory that a default config leaves to everything but the ring: activations, descriptors, barriers. What a kernel really needs is
+// asked of the compiled kernel; this only keeps the default from being refused.
+constexpr std::int64_t kDefaultSmemRoom = 32768;
+
+std::string atom_name(const FusionAtom& atom) { return "fusion_grouping[" + std::string(atom.name) + "]"; }
+
+const FusionAtom* find_atom(std::string_view knob) {
+  for (const FusionAtom& atom : fusion_atoms())
+    if (knob == atom_name(atom)) return &atom;
+  return nullptr;
+}
+
+// Choices up to the first that covers `limit`: larger ones would give the same program.
+void keep_useful(std::vector<std::int64_t>& choices, std::int64_t limit) {
+  const auto enough = std::find_if(choices.begin(), choices.end(), [&](std::int64_t c) { return c >= limit; });
+  if (enough != choices.end()) choices.erase(enough + 1, choices.end());
+}
+
+struct Offer {
+  std::vector<std::int64_t> choices;
+  std::int64_t preferred = 0;
+};
+
+Offer offer(const Field& field, const ModelSpec& spec, const GpuTarget& target) {
+  Offer o{field.choices, field.get(ScheduleConfig{})};
+  if (field.path == "tiling.gemv.N_tile") {
+    keep_useful(o.choices, std::max({spec.q_rows() + 2 * spec.kv_rows(), spec.hidden, 2 * spec.intermediate}));
+  } else if (field.path == "tiling.attention.kv_block") {
+    keep_useful(o.choices, spec.max_position);
+  } else if (field.path == "smem_bytes_per_block") {
+    std::erase_if(o.choices, [&](std::int64_t c) { return c > target.smem_optin_bytes; });
+    o.preferred = 0;
+    for (std::int64_t c : o.choices)
+      if (c <= target.smem_optin_bytes - kDefaultSmemRoom) o.preferred = c;
+  } else if (field.path == "kernel_knobs.counters" && spec.kv_heads == 1) {
+    o.choices = {static_cast<std::int64_t>(CounterGranularity::Vector)};
+  } else if (field.path == "kernel_knobs.cpasync" && target.sm_major < 9) {
+    o.choices = {1};  // bulk copies do not exist there
+  }
+  if (std::find(o.choices.begin(), o.choices.end(), o.preferred) == o.choices.end()) o.preferred = o.choices.back();
+  return o;
+}
+
+void add_field(SearchSpace& space, const Field& field, const Offer& o) {
+  // One choice that every config has anyway is no knob; one choice that differs from the default must be in the space to reach the config.
+  if (o.choices.size() == 1 && o.choices[0] == field.get(ScheduleConfig{})) return;
+  Knob knob;
+  knob.name = field.path;
+  knob.kind = o.choices.size() == 1 ? KnobKind::Categorical : field.kind;
+  for (std::int64_t c : o.choices) knob.choices.push_back(field.to_json(c));
+  knob.default_index = static_cast<std::size_t>(std::find(o.choices.begin(), o.choices.end(), o.preferred) - o.choices.begin());
+  knob.meaning = field.meaning;
+  knob.unit = field.unit;
+  space.knobs.push_back(std::move(knob));
+}
+
+void add_atoms(SearchSpace& space, const ModelSpec& spec, const GpuTarget& target) {
+  // With fewer than two SMs per kv head, or one block of positions, attention is never split and there is nothing to combine.
+  const bool splits = target.sm_count >= 2 * spec.kv_heads && spec.max_position > 64;
+  for (const FusionAtom& atom : fusion_atoms()) {
+    if (atom.member == &Fusion::combine_o && !splits) continue;
+    Knob knob;
+    knob.name = atom_name(atom);
+    knob.kind = KnobKind::Boolean;
+    knob.choices = {false, true};
+    knob.default_index = Fusion{}.*atom.member ? 1 : 0;
+    knob.meaning = atom.meaning;
+    space.knobs.push_back(std::move(knob));
+  }
+}
+
+// A rule as a constraint on points: the few knobs it reads, decoded beforehand.
+Constraint constraint_of(const ConfigRule& rule, const SearchSpace& space) {
+  struct Binding {
+    std::size_t knob;
+    const Field* field;
+    std::vector<std::int64_t> values;
+  };
+  std::vector<Binding> bindings;
+  for (std::string_view path : rule.paths) {
+    const std::size_t index = space.index_of(path);
+    if (index == space.knobs.size()) continue;  // not offered: the default holds
+    Binding binding{index, find_field(path), {}};
+    for (const Json& choice : space.knobs[index].choices) binding.values.push_back(binding.field->from_json(choice).value());
+    bindings.push_back(std::move(binding));
+  }
+  auto holds = [bindings = std::move(bindings), test = rule.holds](const Point& point) {
+    ScheduleConfig config;
+    for (const Binding& b : bindings) b.field->set(config, b.values[point[b.knob]]);
+    return test(config);
+  };
+  return {std::string(rule.name), std::string(rule.reason), std::move(holds)};
+}
+
+}  // namespace
+
+SearchSpace megakernel_space(const ModelSpec& spec, const GpuTarget& target) {
+  SearchSpace space;
+  for (const Field& field : schedule_fields()) {
+    if (field.path == "sm_assignment") add_atoms(space, spec, target);  // after the tilings, as in the JSON form
+    add_field(space, field, offer(field, spec, target));
+  }
+  for (const ConfigRule& rule : config_rules()) space.constraints.push_back(constraint_of(rule, space));
+  return space;
+}
+
+ScheduleConfig config_at(const SearchSpace& space, const Point& point) {
+  ScheduleConfig config;
+  for (std::size_t i = 0; i < space.knobs.size() && i < point.size(); ++i) {
+    const Json& choice = space.knobs[i].choices.at(point[i]);
+    if (const FusionAtom* atom = find_atom(space.knobs[i].name)) {
+      config.fusion.*atom->member = choice.get<bool>();
+    } else if (const Field* field = find_field(space.knobs[i].name)) {
+      field->set(config, field->from_json(choice).value());
+    }
+  }
+  return config;
+}
+
+Result<Point> point_of(const SearchSpace& space, const ScheduleConfig& config) {
+  if (config.sm_assignment == SmAssignment::Explicit)
+    return bad_field("sm_assignment", "an explicit map", "a value of the search space: round_robin, load_balance or measured");
+  Point point;
+  for (const Knob& knob : space.knobs) {
+    Json value;
+    if (const FusionAtom* atom = find_atom(knob.name)) {
+      value = config.fusion.*atom->member;
+    } else if (const Field* field = find_field(knob.name)) {
+      value = field->to_json(field->get(config));
+    }
+    const auto at = std::find(knob.choices.begin(), knob.choices.end(), value);
+    if (at == knob.choices.end()) return bad_field(knob.name, value, "a choice of the search space: " + Json(knob.choices).dump());
+    point.push_back(static_cast<std::uint16_t>(at - knob.choices.begin()));
+  }
+  // What the space leaves out must have its default, or the point would mean another config.
+  const ScheduleConfig same = config_at(space, point);
+  for (const FusionAtom& atom : fusion_atoms())
+    if (same.fusion.*atom.member != config.fusion.*atom.member)
+      return bad_field(atom_name(atom), config.fusion.*atom.member, Json(same.fusion.*atom.member).dump() + " (not a knob of this search space)");
+  for (const Field& field : schedule_fields())
+    if (field.get(same) != field.get(config))
+      return bad_field(field.path, field.to_json(field.get(config)), field.to_json(field.get(same)).dump() + " (not a knob of this search space)");
+  return point;
+}
+
+}  // namespace amk
