@@ -26,6 +26,9 @@ struct RopeSpec {
   double low_freq_factor = 1.0;      // llama3
   double high_freq_factor = 4.0;     // llama3
   int original_max_position = 8192;  // llama3
+  // F32 as transformers' from_pretrained leaves them. F16 or BF16: of a module that was cast as a whole (module.to(dtype) rounds this
+  // buffer too), which only a recorded reference can say (provenance.h).
+  DType inv_freq_dtype = DType::F32;
 };
 
 struct ModelSpec {

@@ -1,0 +1,56 @@
+#include "core/model/load.h"
+
+#include <system_error>
+
+#include "core/model/catalogue.h"
+#include "core/model/checkpoint.h"
+#include "core/model/hf_cache.h"
+#include "core/model/seeded.h"
+
+namespace amk {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<ModelRef> from_directory(const fs::path& directory, std::string_view name) {
+  AMK_TRY(spec, read_checkpoint_spec(directory, name));
+  return ModelRef{ModelRef::Source::Directory, std::move(spec), directory, 0};
+}
+
+}  // namespace
+
+ModelSources ModelSources::from_environment(const fs::path& config_dir) { return {config_dir / "models", default_hf_cache()}; }
+
+Result<ModelRef> resolve_model(std::string_view name, const ModelSources& sources) {
+  constexpr std::size_t kLongestPath = 4096;
+  if (name.empty() || name.size() > kLongestPath || name.find('\0') != std::string_view::npos)
+    return bad_field("model", std::string(name), "a catalogue name, a folder with config.json, or org/name in the HuggingFace cache");
+  if (is_catalogue_name(name)) {
+    auto entry = read_catalogue_entry(sources.catalogue_dir, name);
+    if (entry) return ModelRef{ModelRef::Source::Catalogue, std::move(entry->spec), {}, entry->seed};
+    if (entry.error().kind != ErrorKind::NotFound) return tl::unexpected<Error>(std::move(entry).error());
+  }
+  const fs::path directory(name);
+  std::error_code ec;
+  if (fs::is_directory(directory, ec)) return from_directory(directory, name);
+  if (ec == std::errc::too_many_symbolic_link_levels)
+    return fail(ErrorKind::Io, std::string(name) + ": too many levels of symbolic links", {{"field", "model"}, {"value", std::string(name)}});
+  if (is_hub_name(name)) {
+    AMK_TRY(snapshot, find_snapshot(sources.hf_cache_dir, name));
+    return from_directory(snapshot, name);
+  }
+  std::string known;
+  for (const std::string& n : catalogue_names(sources)) known += (known.empty() ? "" : ", ") + n;
+  return fail(ErrorKind::NotFound,
+              "model is \"" + std::string(name.substr(0, 200)) +
+                  "\"; accepted: a folder with config.json, org/name in the HuggingFace cache, or one of " + known,
+              {{"field", "model"}, {"value", std::string(name)}, {"accepted", catalogue_names(sources)}});
+}
+
+Result<std::shared_ptr<const Weights>> load_weights(const ModelRef& ref, int threads) {
+  return ref.source == ModelRef::Source::Catalogue ? generate_weights(ref.spec, ref.seed, threads) : open_checkpoint(ref.directory, ref.spec);
+}
+
+std::vector<std::string> catalogue_names(const ModelSources& sources) { return list_catalogue(sources.catalogue_dir); }
+
+}  // namespace amk

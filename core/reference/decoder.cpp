@@ -1,0 +1,220 @@
+#include "core/reference/decoder.h"
+
+#include <algorithm>
+
+namespace amk {
+namespace {
+
+constexpr std::int64_t kMacsPerRange = 1 << 17;  // about 10 us of work: less is not worth waking a thread for
+
+Status check(const std::shared_ptr<const Weights>& weights, int max_seq) {
+  if (weights == nullptr) return fail(ErrorKind::InvalidArgument, "no weights were given");
+  if (max_seq < 1 || max_seq > weights->spec().max_position)
+    return bad_field("max_seq", max_seq, "1 to the model's max_position_embeddings, " + std::to_string(weights->spec().max_position));
+  return {};
+}
+
+}  // namespace
+
+template <class R>
+Decoder<R>::Decoder(std::shared_ptr<const Weights> weights, int max_seq, int threads)
+    : weights_(std::move(weights)), max_seq_(max_seq), ready_(check(weights_, max_seq)), pool_(threads) {
+  if (!ready_) return;
+  spec_ = weights_->spec();
+  const auto bytes = static_cast<std::size_t>(2 * spec_.layers) * static_cast<std::size_t>(cache_elements()) * sizeof(float);
+  auto kv = MemoryMap::anonymous(bytes);
+  if (!kv) {
+    ready_ = tl::unexpected<Error>(std::move(kv).error());
+    return;
+  }
+  kv_ = std::move(*kv);
+  const auto size = [](int n) { return static_cast<std::size_t>(n); };
+  hidden_.resize(size(spec_.hidden));
+  normed_.resize(size(spec_.hidden));
+  projected_.resize(size(spec_.hidden));
+  q_.resize(size(spec_.q_rows()));
+  attention_.resize(size(spec_.q_rows()));
+  k_.resize(size(spec_.kv_rows()));
+  v_.resize(size(spec_.kv_rows()));
+  gate_.resize(size(spec_.intermediate));
+  up_.resize(size(spec_.intermediate));
+  logits_.resize(size(spec_.vocab));
+  cos_.resize(size(spec_.head_dim / 2));
+  sin_.resize(size(spec_.head_dim / 2));
+}
+
+template <class R>
+std::span<const float> Decoder<R>::cache(int index) const {
+  if (kv_.size() == 0 || index < 0 || index >= 2 * spec_.layers) return {};
+  return {reinterpret_cast<const float*>(kv_.data()) + index * cache_elements(), static_cast<std::size_t>(cache_elements())};
+}
+
+template <class R>
+void Decoder<R>::load_vector(WeightKind kind, int layer, std::vector<float>& out) const {
+  const TensorView view = weights_->get(kind, layer);
+  out.resize(static_cast<std::size_t>(view.cols));
+  row_to_f32(view, 0, out);
+  for (float& v : out) v = round(v);
+}
+
+template <class R>
+void Decoder<R>::rms_norm(std::span<const float> in, std::span<const float> weight, std::span<float> out) const {
+  float sum = 0.0f;
+  kernels_.gemv(reinterpret_cast<const std::byte*>(in.data()), DType::F32, 1, static_cast<std::int64_t>(in.size()), in.data(), &sum);
+  const float inverse = 1.0f / std::sqrt(sum / static_cast<float>(in.size()) + static_cast<float>(spec_.rms_eps));
+  for (std::size_t i = 0; i < in.size(); ++i) out[i] = round(weight[i] * round(in[i] * inverse));
+}
+
+template <class R>
+void Decoder<R>::gemv(const TensorView& w, std::int64_t begin, std::int64_t end, const float* x, float* y) const {
+  if (R::exact(w.dtype)) {
+    kernels_.gemv(w.data + begin * w.cols * dtype_bytes(w.dtype), w.dtype, end - begin, w.cols, x, y + begin);
+    return;
+  }
+  std::vector<float> row(static_cast<std::size_t>(w.cols));
+  for (std::int64_t r = begin; r < end; ++r) {
+    row_to_f32(w, r, row);
+    for (float& v : row) v = round(v);
+    kernels_.gemv(reinterpret_cast<const std::byte*>(row.data()), DType::F32, 1, w.cols, x, y + r);
+  }
+}
+
+template <class R>
+void Decoder<R>::linear(WeightKind kind, WeightKind bias, int layer, std::span<const float> in, std::span<float> out) {
+  const TensorView w = weights_->get(kind, layer);
+  const TensorView b = bias == kind ? TensorView{} : weights_->get(bias, layer);
+  std::vector<float> bias_values;
+  if (b) load_vector(bias, layer, bias_values);
+  const std::int64_t grain = std::max<std::int64_t>(8, kMacsPerRange / w.cols);
+  pool_.for_ranges(w.rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    gemv(w, begin, end, in.data(), out.data());
+    for (auto r = static_cast<std::size_t>(begin); r < static_cast<std::size_t>(end); ++r) out[r] = round(b ? out[r] + bias_values[r] : out[r]);
+  });
+}
+
+template <class R>
+void Decoder<R>::norm_heads(std::span<float> heads, WeightKind kind, int layer) {
+  load_vector(kind, layer, norm_weight_);
+  const auto d = static_cast<std::size_t>(spec_.head_dim);
+  for (std::size_t i = 0; i < heads.size(); i += d) rms_norm(heads.subspan(i, d), norm_weight_, heads.subspan(i, d));
+}
+
+template <class R>
+void Decoder<R>::rotate_heads(std::span<float> heads) const {
+  const auto half = static_cast<std::size_t>(spec_.head_dim / 2);
+  for (std::size_t base = 0; base < heads.size(); base += 2 * half)
+    for (std::size_t i = 0; i < half; ++i) {
+      const float a = heads[base + i];
+      const float b = heads[base + half + i];
+      heads[base + i] = round(round(a * cos_[i]) + round(-b * sin_[i]));
+      heads[base + half + i] = round(round(b * cos_[i]) + round(a * sin_[i]));
+    }
+}
+
+template <class R>
+void Decoder<R>::append_kv(int layer) {
+  const auto d = static_cast<std::size_t>(spec_.head_dim);
+  for (int head = 0; head < spec_.kv_heads; ++head) {
+    const std::int64_t at = (static_cast<std::int64_t>(head) * max_seq_ + position_) * spec_.head_dim;
+    std::copy_n(k_.begin() + static_cast<std::ptrdiff_t>(head * d), d, cache_data(2 * layer) + at);
+    std::copy_n(v_.begin() + static_cast<std::ptrdiff_t>(head * d), d, cache_data(2 * layer + 1) + at);
+  }
+}
+
+template <class R>
+void Decoder<R>::attend_head(int layer, int head, std::vector<float>& scores) {
+  const std::int64_t d = spec_.head_dim;
+  const int first = spec_.sliding_window ? std::max(0, position_ - *spec_.sliding_window + 1) : 0;
+  const int count = position_ - first + 1;
+  const std::int64_t at = (static_cast<std::int64_t>(head / spec_.gqa()) * max_seq_ + first) * d;
+  const float* keys = cache_data(2 * layer) + at;
+  const float* values = cache_data(2 * layer + 1) + at;
+  scores.resize(static_cast<std::size_t>(count));
+  kernels_.gemv(reinterpret_cast<const std::byte*>(keys), DType::F32, count, d, q_.data() + head * d, scores.data());
+
+  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
+  float top = -INFINITY;
+  for (float& s : scores) {
+    s = round(round(s) * scale);
+    top = std::max(top, s);
+  }
+  double sum = 0.0;  // double: at long contexts an fp32 sum of small terms would lose them
+  for (float& s : scores) {
+    s = exact_exp(s - top);
+    sum += s;
+  }
+  const auto total = static_cast<float>(sum);
+  float* out = attention_.data() + head * d;
+  std::fill_n(out, d, 0.0f);
+  for (int p = 0; p < count; ++p) {
+    const float weight = round(scores[static_cast<std::size_t>(p)] / total);
+    const float* value = values + p * d;
+    for (std::int64_t i = 0; i < d; ++i) out[i] += weight * value[i];
+  }
+  for (std::int64_t i = 0; i < d; ++i) out[i] = round(out[i]);
+}
+
+template <class R>
+void Decoder<R>::attend(int layer) {
+  const std::int64_t macs = 2LL * (position_ + 1) * spec_.head_dim;
+  pool_.for_ranges(spec_.heads, std::max<std::int64_t>(1, kMacsPerRange / macs), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> scores;
+    for (std::int64_t head = begin; head < end; ++head) attend_head(layer, static_cast<int>(head), scores);
+  });
+}
+
+template <class R>
+void Decoder<R>::add_residual(std::span<const float> update) {
+  for (std::size_t i = 0; i < hidden_.size(); ++i) hidden_[i] = round(hidden_[i] + update[i]);
+}
+
+template <class R>
+Result<std::span<const float>> Decoder<R>::step(int token) {
+  AMK_CHECK(ready_);
+  if (token < 0 || token >= spec_.vocab) return bad_field("token", token, "0 to " + std::to_string(spec_.vocab - 1));
+  if (position_ >= max_seq_)
+    return fail(ErrorKind::InvalidArgument, "position " + std::to_string(position_) + " is past max_seq, " + std::to_string(max_seq_),
+                {{"field", "position"}, {"value", position_}, {"accepted", max_seq_ - 1}});
+  using enum WeightKind;
+  row_to_f32(weights_->get(Embedding), token, hidden_);
+  for (float& v : hidden_) v = round(v);
+  rope_cos_sin(spec_, position_, cos_, sin_);
+  for (auto* table : {&cos_, &sin_})
+    for (float& v : *table) v = round(v);
+
+  for (int layer = 0; layer < spec_.layers; ++layer) {
+    load_vector(AttnNorm, layer, norm_weight_);
+    rms_norm(hidden_, norm_weight_, normed_);
+    linear(Q, QBias, layer, normed_, q_);
+    linear(K, KBias, layer, normed_, k_);
+    linear(V, VBias, layer, normed_, v_);
+    if (spec_.qk_norm) {
+      norm_heads(q_, QNorm, layer);
+      norm_heads(k_, KNorm, layer);
+    }
+    rotate_heads(q_);
+    rotate_heads(k_);
+    append_kv(layer);
+    attend(layer);
+    linear(O, OBias, layer, attention_, projected_);
+    add_residual(projected_);
+
+    load_vector(MlpNorm, layer, norm_weight_);
+    rms_norm(hidden_, norm_weight_, normed_);
+    linear(Gate, GateBias, layer, normed_, gate_);
+    linear(Up, UpBias, layer, normed_, up_);
+    for (std::size_t i = 0; i < gate_.size(); ++i) gate_[i] = round(round(exact_silu(gate_[i])) * up_[i]);
+    linear(Down, DownBias, layer, gate_, projected_);
+    add_residual(projected_);
+  }
+  load_vector(FinalNorm, 0, norm_weight_);
+  rms_norm(hidden_, norm_weight_, normed_);
+  linear(LmHead, LmHead, 0, normed_, logits_);
+  ++position_;
+  return std::span<const float>(logits_);
+}
+
+template class Decoder<Fp32Rounding>;
+template class Decoder<Bf16Rounding>;
+
+}  // namespace amk

@@ -1,0 +1,21 @@
+#include "core/reference/native.h"
+
+#include "core/reference/decoder.h"
+
+namespace amk {
+
+struct NativeForward::State {
+  Decoder<Bf16Rounding> decoder;
+};
+
+NativeForward::NativeForward(std::shared_ptr<const Weights> weights, int max_seq, int threads)
+    : state_(new State{{std::move(weights), max_seq, threads}}) {}
+NativeForward::~NativeForward() = default;
+NativeForward::NativeForward(NativeForward&&) noexcept = default;
+NativeForward& NativeForward::operator=(NativeForward&&) noexcept = default;
+
+int NativeForward::position() const { return state_->decoder.position(); }
+Result<std::span<const float>> NativeForward::step(int token) { return state_->decoder.step(token); }
+void NativeForward::reset() { state_->decoder.reset(); }
+
+}  // namespace amk
