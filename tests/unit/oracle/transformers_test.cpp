@@ -23,7 +23,7 @@ TEST_CASE("fp32 logits equal transformers' within 1e-4 of their standard deviati
       REQUIRE(logits);
       for (std::size_t i = 0; i < vocab; ++i) worst = std::max(worst, std::abs(static_cast<double>((*logits)[i]) - f.logits_fp32[t * vocab + i]));
     }
-    MESSAGE(name << ": max-abs error " << worst / f.logit_std << " of the logits' standard deviation");
+    INFO("max-abs error over standard deviation: ", worst / f.logit_std);
     CHECK(worst <= 1e-4 * f.logit_std);
   }
 }
@@ -44,13 +44,14 @@ TEST_CASE("greedy decoding gives transformers' ids") {
   }
 }
 
-TEST_CASE("native bf16 is as far from fp32 as transformers' bf16 is, and nearer to it than to fp32 by chance") {
+TEST_CASE("native bf16 is as far from fp32 as transformers' bf16 is; for bf16 checkpoints most logits are the same bits") {
   for (const std::string& name : fixture_names()) {
     CAPTURE(name);
     const Fixture f = load_fixture(name);
     const auto vocab = static_cast<std::size_t>(f.weights->spec().vocab);
     NativeForward native(f.weights, 64, 2);
-    double to_fp32 = 0, rms_ours = 0, rms_theirs = 0;
+    double max_ours = 0, rms_ours = 0, rms_theirs = 0;
+    std::size_t equal = 0;
     for (std::size_t t = 0; t < f.input_ids.size(); ++t) {
       auto logits = native.step(f.input_ids[t]);
       REQUIRE(logits);
@@ -58,17 +59,21 @@ TEST_CASE("native bf16 is as far from fp32 as transformers' bf16 is, and nearer 
         const double exact = f.logits_fp32[t * vocab + i];
         const double ours = (*logits)[i] - exact;
         const double theirs = f.logits_bf16[t * vocab + i] - exact;
-        to_fp32 = std::max(to_fp32, std::abs(ours));
+        max_ours = std::max(max_ours, std::abs(ours));
         rms_ours += ours * ours;
         rms_theirs += theirs * theirs;
+        equal += ours == theirs;
       }
     }
-    const double max_ratio = to_fp32 / f.bf16_error;
+    const double max_ratio = max_ours / f.bf16_error;
     const double rms_ratio = std::sqrt(rms_ours / rms_theirs);
-    MESSAGE(name << ": error of ours over theirs: max-abs " << max_ratio << ", rms " << rms_ratio);
+    const double equal_share = static_cast<double>(equal) / static_cast<double>(f.logits_bf16.size());
+    INFO("max-abs ratio ", max_ratio, ", rms ratio ", rms_ratio, ", equal share ", equal_share);
     CHECK(max_ratio > 0.5);
     CHECK(max_ratio < 2.0);
     CHECK(rms_ratio > 0.75);
     CHECK(rms_ratio < 1.33);
+    // Other weights are rounded from fp32 or fp16 after the rotary buffer was: only bf16 checkpoints can match exactly.
+    if (f.weights->spec().dtype == DType::BF16) CHECK(equal_share > 0.7);
   }
 }
