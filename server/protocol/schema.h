@@ -13,7 +13,7 @@
 namespace amk::mcp {
 
 // Ok, or InvalidArgument naming the field (dotted path from `root`, e.g. "config.stages" or "items[3]"), its value and what is accepted.
-// The first violation in the order of the schema is reported, plus the count of others of the same object (data.more).
+// One violation is reported: an unknown field before a missing one (the wrong name is the cause), then in the order of names.
 Status validate(const Json& schema, const Json& value, std::string_view root = "");
 
 // Whether `schema` itself stays within the subset above; Internal error otherwise.

@@ -13,7 +13,8 @@
 
 namespace amk::mcp {
 
-// Where messages for a peer go. send() is called from any thread, one call at a time per session, and must not block on the peer.
+// Where messages for a peer go. send() is called from any thread, several at a time, keeps the order of calls that follow each other,
+// and should not block on the peer.
 class Outlet {
  public:
   virtual ~Outlet() = default;
@@ -40,7 +41,7 @@ class Server {
   const ServerDefinition& definition() const;
   const Options& options() const;
 
-  // A new peer. The session keeps the outlet; it must not outlive the server.
+  // A new peer. The session keeps the outlet. After the server is gone it answers nothing any more.
   std::shared_ptr<Session> open(std::shared_ptr<Outlet> outlet);
 
   // A resource changed: tells the sessions that subscribed to it.
@@ -50,13 +51,16 @@ class Server {
   // NotFound if there is no such tool.
   Result<Json> call_tool(const std::string& name, const Json& args, RequestContext& context) const;
 
+  // Reads a resource without a peer.
+  Result<ResourceContent> read_resource(const std::string& uri, RequestContext& context) const;
+
   // Ends subscriptions politely, cancels running requests. Called by the destructor as well.
   void shut_down();
 
   struct Impl;
 
  private:
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  // sessions hold it as well
 };
 
 // One peer: on stdio and sockets a connection, on HTTP a legacy session or a single modern request. Thread-safe.
