@@ -29,31 +29,31 @@ struct ToolAnnotations {
 // server publishes it with an `error` property added and without the root's `required`, because clients validate
 // failures against it as well. A returned Error becomes a tool result with isError whose two forms are to_json(error).
 struct ToolSpec {
-  std::string name;  // [a-z0-9_], at most 30 characters
-  std::string title;
-  std::string description;  // at most 1,800 characters, key facts first
+  std::string name = {};  // [a-z0-9_], at most 30 characters
+  std::string title = {};
+  std::string description = {};  // at most 1,800 characters, key facts first
   Json input_schema = Json::object();
   Json output_schema = Json::object();  // empty object: none published, and call's value is not checked
-  ToolAnnotations annotations;
-  std::function<Result<Json>(const Json& args, RequestContext&)> call;
+  ToolAnnotations annotations = {};
+  std::function<Result<Json>(const Json& args, RequestContext&)> call = {};
   // True: `call` returns a whole CallToolResult ({"content": […], …}) instead of a structured value.
   bool returns_content = false;
 };
 
 struct ResourceContent {
-  std::string text;       // UTF-8 text, or raw bytes when binary
-  bool binary = false;    // sent base64-encoded
-  std::string mime_type;  // empty: that of the spec
+  std::string text = {};       // UTF-8 text, or raw bytes when binary
+  bool binary = false;         // sent base64-encoded
+  std::string mime_type = {};  // empty: that of the spec
 };
 
 struct ResourceSpec {
-  std::string uri;
-  std::string name;
-  std::string title;
-  std::string description;
+  std::string uri = {};
+  std::string name = {};
+  std::string title = {};
+  std::string description = {};
   std::string mime_type = "text/plain";
-  std::function<Result<ResourceContent>(RequestContext&)> read;  // empty in entries of ServerDefinition::list_resources
-  int ttl_ms = 0;                                                // how long a client may cache it (2026-07-28)
+  std::function<Result<ResourceContent>(RequestContext&)> read = {};  // empty in entries of ServerDefinition::list_resources
+  int ttl_ms = 0;                                                     // how long a client may cache it (2026-07-28)
 };
 
 // Proposes values for a partly typed argument. `context` holds arguments already chosen ({} if none). Best first; at most 100 are sent.
@@ -62,45 +62,45 @@ using Completer = std::function<std::vector<std::string>(const std::string& type
 // uri_template: RFC 6570 level 1, e.g. "amk://campaigns/{campaign}/report". A variable matches one or more characters other
 // than '/', and reaches `read` percent-decoded.
 struct ResourceTemplateSpec {
-  std::string uri_template;
-  std::string name;
-  std::string title;
-  std::string description;
+  std::string uri_template = {};
+  std::string name = {};
+  std::string title = {};
+  std::string description = {};
   std::string mime_type = "text/plain";
-  std::function<Result<ResourceContent>(const std::string& uri, const std::map<std::string, std::string>& variables, RequestContext&)> read;
-  std::map<std::string, Completer> complete;  // by variable
+  std::function<Result<ResourceContent>(const std::string& uri, const std::map<std::string, std::string>& variables, RequestContext&)> read = {};
+  std::map<std::string, Completer> complete = {};  // by variable
   int ttl_ms = 0;
 };
 
 struct PromptArgument {
-  std::string name;
-  std::string title;
-  std::string description;
+  std::string name = {};
+  std::string title = {};
+  std::string description = {};
   bool required = false;
-  Completer complete;  // may be empty
+  Completer complete = {};  // may be empty
 };
 
 struct PromptResult {
-  std::string description;
+  std::string description = {};
   // Each {"role": "user"|"assistant", "content": {"type": "text", "text": …}}.
   Json messages = Json::array();
 };
 
 struct PromptSpec {
-  std::string name;
-  std::string title;
-  std::string description;
-  std::vector<PromptArgument> arguments;
+  std::string name = {};
+  std::string title = {};
+  std::string description = {};
+  std::vector<PromptArgument> arguments = {};
   // `args`: strings by name; required ones are present.
-  std::function<Result<PromptResult>(const std::map<std::string, std::string>& args, RequestContext&)> get;
+  std::function<Result<PromptResult>(const std::map<std::string, std::string>& args, RequestContext&)> get = {};
 };
 
 struct ServerDefinition {
   std::string name = "amk";
   std::string title = "amk";
-  std::string version;
-  std::string website_url;   // may be empty
-  std::string instructions;  // shown to the model once: how to use the tools together
+  std::string version = {};
+  std::string website_url = {};   // may be empty
+  std::string instructions = {};  // shown to the model once: how to use the tools together
 
   std::vector<ToolSpec> tools;
   std::vector<ResourceSpec> resources;

@@ -16,7 +16,7 @@ std::string join(std::string_view path, std::string_view name) {
   if (path.empty()) return std::string(name);
   return std::string(path) + "." + std::string(name);
 }
-std::string index(std::string_view path, std::size_t i) { return std::string(path) + "[" + std::to_string(i) + "]"; }
+std::string index(std::string_view path, std::size_t i) { return std::string(path.empty() ? "value" : path) + "[" + std::to_string(i) + "]"; }
 
 bool is_integer(const Json& v) {
   if (v.is_number_integer()) return true;
