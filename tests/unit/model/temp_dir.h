@@ -1,41 +1,28 @@
 // A folder that lives as long as the test, and the files tests put there.
 #pragma once
 
-#include <doctest/doctest.h>
-#include <stdlib.h>
-
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
 
+#include "tests/support/temp_folder.h"
+
 namespace amk::testing {
 
 class TempDir {
  public:
-  TempDir() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "amk-model-XXXXXX").string();
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~TempDir() {
-    std::error_code ec;
-    std::filesystem::remove_all(path_, ec);
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return folder_.path; }
+  std::filesystem::path operator/(std::string_view name) const { return path() / name; }
   std::filesystem::path write(const std::filesystem::path& name, std::string_view bytes) const {
-    const auto file = path_ / name;
+    const auto file = path() / name;
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file, std::ios::binary) << bytes;
     return file;
   }
 
  private:
-  std::filesystem::path path_;
+  test::TempFolder folder_;
 };
 
 // u64 little-endian length, header, data.
