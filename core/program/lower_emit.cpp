@@ -132,7 +132,7 @@ class Emitter {
 
   void gemv(const PlannedInstruction& in, std::int32_t r0, std::int32_t r1, Task& t) {
     const std::uint32_t fused = in.info.fused;
-    t.reads.reserve(8);
+    t.reads.reserve(6);
     if (fused & kFusedCombine)
       partials(t.reads, in.input, 0, spec_.kv_heads);
     else

@@ -1,5 +1,7 @@
 #include "core/program/program.h"
 
+#include "core/program/json_names.h"
+
 namespace amk {
 
 BufferId Program::find_buffer(std::string_view name) const {
@@ -8,69 +10,13 @@ BufferId Program::find_buffer(std::string_view name) const {
   return kNone;
 }
 
-std::string_view to_string(Opcode op) {
-  switch (op) {
-    case Opcode::Embed:
-      return "embed";
-    case Opcode::RmsNorm:
-      return "rms_norm";
-    case Opcode::Gemv:
-      return "gemv";
-    case Opcode::Rope:
-      return "rope";
-    case Opcode::KvAppend:
-      return "kv_append";
-    case Opcode::AttentionTile:
-      return "attention_tile";
-    case Opcode::AttentionCombine:
-      return "attention_combine";
-    case Opcode::SiluMul:
-      return "silu_mul";
-    case Opcode::Add:
-      return "add";
-    case Opcode::ArgmaxPartial:
-      return "argmax_partial";
-    case Opcode::Argmax:
-      return "argmax";
-  }
-  return "unknown";
-}
+namespace {
+std::string_view known(std::string_view name) { return name.empty() ? "unknown" : name; }  // values outside the enumeration reach witnesses too
+}  // namespace
 
-std::string_view to_string(Matrix matrix) {
-  switch (matrix) {
-    case Matrix::None:
-      return "none";
-    case Matrix::Qkv:
-      return "qkv";
-    case Matrix::O:
-      return "o";
-    case Matrix::GateUp:
-      return "gate_up";
-    case Matrix::Down:
-      return "down";
-    case Matrix::LmHead:
-      return "lm_head";
-  }
-  return "unknown";
-}
-
-std::string_view to_string(Space space) {
-  switch (space) {
-    case Space::Weight:
-      return "weight";
-    case Space::Activation:
-      return "activation";
-    case Space::Kv:
-      return "kv";
-    case Space::Input:
-      return "input";
-    case Space::Output:
-      return "output";
-    case Space::Const:
-      return "const";
-  }
-  return "unknown";
-}
+std::string_view to_string(Opcode op) { return known(program_json::name_of(program_json::kOpcodes, op)); }
+std::string_view to_string(Matrix matrix) { return known(program_json::name_of(program_json::kMatrices, matrix)); }
+std::string_view to_string(Space space) { return known(program_json::name_of(program_json::kSpaces, space)); }
 
 std::string task_name(const Program& program, TaskId id) {
   // Also called on programs that failed validation: nothing here is taken to be in range.
