@@ -56,7 +56,10 @@ Json noise_json(const Noise& n) {
 }
 
 Json versus_json(const Versus& v) {
-  return {{"incumbent", v.incumbent}, {"ratio", v.ratio}, {"ci95", {v.ci_low, v.ci_high}}, {"decision", to_string(v.decision)}};
+  return {{"incumbent", v.incumbent},
+          {"ratio", v.ratio},
+          {"ci95", {finite_or_null(v.ci_low), finite_or_null(v.ci_high)}},
+          {"decision", to_string(v.decision)}};
 }
 
 Json rejected_json(const RejectedBy& r) { return {{"rule", r.rule}, {"message", r.message}, {"witness", r.witness}}; }
@@ -192,11 +195,12 @@ void read_versus(Reader& r, Versus& v) {
   r.text("incumbent", v.incumbent);
   r.number("ratio", v.ratio);
   if (const Json* ci = r.any("ci95")) {
-    if (ci->is_array() && ci->size() == 2 && (*ci)[0].is_number() && (*ci)[1].is_number()) {
+    // Too few samples leave the interval open above: null, as in to_json.
+    if (ci->is_array() && ci->size() == 2 && (*ci)[0].is_number() && ((*ci)[1].is_number() || (*ci)[1].is_null())) {
       v.ci_low = (*ci)[0];
-      v.ci_high = (*ci)[1];
+      v.ci_high = (*ci)[1].is_null() ? std::numeric_limits<double>::infinity() : (*ci)[1].get<double>();
     } else {
-      r.refuse("ci95", *ci, "[low, high]");
+      r.refuse("ci95", *ci, "[low, high], high null when open");
     }
   }
   r.choice("decision", kDecisionNames, v.decision);

@@ -61,6 +61,7 @@ struct Recorded {
   bool is_best = false;
   CampaignState state = CampaignState::Baseline;
   std::string done_reason;  // state == Done
+  bool repeated = false;    // this ticket had been reported before: the first result
 };
 
 struct CampaignInfo {
@@ -86,7 +87,8 @@ struct RecordRequest {
 
 class CampaignService {
  public:
-  explicit CampaignService(Store& store);
+  // Also settles what an earlier daemon left running: its experiments go back to their queue or are lost, counted against nobody.
+  static Result<std::unique_ptr<CampaignService>> create(Store& store);
   ~CampaignService();
 
   // Finds or creates. An existing campaign keeps its policy; set_policy() changes it.
@@ -117,6 +119,9 @@ class CampaignService {
   // Leases that ran out: queued again if enqueued and tried less than three times, else lost. Returns how many. Call every few seconds.
   Result<int> expire_leases();
 
+  // Rejected {"reason": "quarantined"} when this config came out faster than physics allows: do not evaluate it again.
+  Status admissible(CampaignId id, const std::string& schedule_id, const Json& canonical_config) const;
+
   // --- Verdicts outside an experiment (amk_eval): stored and given an id; record() may turn it into an experiment later.
   Result<Verdict> issue(CampaignId id, Verdict verdict);
   Result<Verdict> verdict(std::string_view verdict_id) const;  // NotFound
@@ -143,7 +148,8 @@ class CampaignService {
   // Every ended experiment after `end_seq` (0: all), in the order they ended: what strategies and the prior learn from.
   // Returns the last end_seq seen. `each` returns false to stop.
   Result<std::int64_t> replay(CampaignId id, std::int64_t end_seq, const std::function<bool(const Experiment&)>& each) const;
-  Result<bool> tried(CampaignId id, const Json& canonical_config) const;  // ended with an outcome other than lost, running, or queued
+  Result<bool> tried(CampaignId id, const std::string& schedule_id,
+                     const Json& canonical_config) const;  // ended with an outcome other than lost, running, or queued
 
   // --- What tools return (schemas/campaign.schema.json)
   Result<Json> status(std::optional<CampaignId> id) const;  // no id: every campaign in brief (newest 50) and the last active one in full
@@ -161,11 +167,12 @@ class CampaignService {
   // Compares what the campaign's row says with a recount from its experiments; Corrupt names the first difference.
   Status check(CampaignId id) const;
 
-  // Called after each committed end of an experiment, outside any lock (results.tsv appends here). Set before use.
-  void on_end(std::function<void(const Experiment&)> callback);
+  // Called after each commit that ended experiments, on the thread that ended them (results.tsv catches up here). Set before use.
+  void on_end(std::function<void()> callback);
 
  private:
   struct Impl;
+  explicit CampaignService(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

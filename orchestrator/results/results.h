@@ -15,6 +15,8 @@ namespace amk {
 
 enum class ResultsSort { Newest, Oldest, Fastest, Slowest };  // "-time", "time", "latency_us", "-latency_us"
 
+inline constexpr int kLargestPage = 200;
+
 struct ResultsQuery {
   std::string workload, gpu, device_kind, regime;  // empty: any
   std::optional<CampaignId> campaign;
@@ -52,15 +54,16 @@ class Results {
   Store& store_;
 };
 
-// workspace/results.tsv and workspace/corpus.jsonl: exports that follow the store. append() is for CampaignService::on_end; a failure there
-// is remembered and repaired by the next rebuild(), never lost: the store is the source of truth.
+// workspace/results.tsv and workspace/corpus.jsonl: exports that follow the store. Lines that a crash tore are moved to results.quarantine and
+// the file is rebuilt. A failure here loses nothing: the store is the source of truth, and the next call catches up.
 class ResultFiles {
  public:
   explicit ResultFiles(Store& store);
   ~ResultFiles();
-  Status append(const Experiment& experiment);
-  Status rebuild();   // writes both anew (temporary name, fsync, rename); keeps damaged lines in results.quarantine.tsv
-  Status catch_up();  // at start: cheap when the files end where the store does, else rebuild()
+  // Appends what ended since the last call; the first call compares the files with the store and rebuilds them when they differ.
+  // For CampaignService::on_end and after imports.
+  Status catch_up();
+  Status rebuild();  // writes both anew (temporary name, fsync, rename, directory fsync)
   std::filesystem::path tsv_path() const;
   std::filesystem::path corpus_path() const;
 

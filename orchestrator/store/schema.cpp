@@ -119,7 +119,8 @@ CREATE TABLE claims(
   campaign INTEGER NOT NULL REFERENCES campaigns(id),
   idempotency_key TEXT,
   request TEXT NOT NULL,
-  refused TEXT NOT NULL DEFAULT '',              -- why it was not taken, '' when stored as typed
+  experiment INTEGER REFERENCES experiments(id),  -- what it became, when a verdict backed it
+  refused TEXT NOT NULL DEFAULT '',              -- why it was not taken, '' when it was
   reply TEXT NOT NULL,                           -- what a repeated call gets
   recorded_wall_us INTEGER NOT NULL
 ) STRICT;

@@ -1,0 +1,110 @@
+// A campaign on a fake clock, and verdicts as an evaluator would make them.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+
+#include "core/base/hash.h"
+#include "core/base/parse_json.h"
+#include "core/base/random.h"
+#include "orchestrator/campaign/campaign.h"
+#include "tests/support/temp_folder.h"
+
+namespace amk::test {
+
+inline Json config(int n) { return {{"tile", n}, {"kernel_knobs", {{"cpasync", n % 2 == 0}}}}; }
+inline std::string id_of(const Json& c) { return "s" + hash128_hex(canonical_dump(c)); }
+
+inline Verdict verdict_of(const Json& c, double latency_us, double bound_us = 50) {
+  Verdict v;
+  v.schedule_id = id_of(c);
+  v.workload = "toy";
+  v.gpu = "h100";
+  v.device = "cpu";
+  v.regime = "bf16-b1";
+  v.config = c;
+  v.status = VerdictStatus::Ok;
+  v.valid = v.correct = true;
+  v.latency_us = latency_us;
+  v.latency_kind = LatencyKind::Predicted;
+  v.bound_us = bound_us;
+  v.pct_of_roofline = 100 * bound_us / latency_us;
+  v.regions = {{"attention", 0.2 * latency_us}, {"mlp", 0.6 * latency_us}, {"lm_head", 0.1 * latency_us}, {"sync", 0.1 * latency_us}};
+  return v;
+}
+
+inline Verdict measured(const Json& c, double latency_us, const std::string& incumbent, double low, double high) {
+  Verdict v = verdict_of(c, latency_us);
+  v.device = "GPU-1";
+  v.latency_kind = LatencyKind::MeasuredGpu;
+  if (!incumbent.empty()) {
+    Versus versus{incumbent, (low + high) / 2, low, high, Decision::Inconclusive};
+    if (low >= 1.01) versus.decision = Decision::Faster;
+    if (high < 1) versus.decision = Decision::Slower;
+    v.versus = versus;
+  }
+  return v;
+}
+
+inline Verdict bad(const Json& c, VerdictStatus status) {
+  Verdict v = verdict_of(c, 1);
+  v.latency_us.reset();
+  v.pct_of_roofline.reset();
+  v.latency_kind = LatencyKind::None;
+  v.correct = false;
+  v.valid = status != VerdictStatus::Rejected;
+  v.status = status;
+  if (status == VerdictStatus::Rejected) v.rejected = RejectedBy{"missing-wait", "task 1 reads what task 2 may still write", Json::object()};
+  return v;
+}
+
+template <class T>
+T must(Result<T> result) {
+  if (!result) FAIL(result.error().message);
+  return std::move(*result);
+}
+inline void must(Status status) {
+  if (!status) FAIL(status.error().message);
+}
+template <class T>
+std::string reason_of(const Result<T>& result) {
+  return result || !result.error().data.contains("reason") ? "" : result.error().data["reason"].template get<std::string>();
+}
+
+struct Lab {
+  explicit Lab(CampaignPolicy policy = {}, const std::string& device_kind = "cpu") {
+    open_store();
+    campaign = must(service->open({"toy", "h100", device_kind, "bf16-b1"}, policy)).id;
+  }
+  void open_store() {
+    service.reset();
+    store.reset();
+    StoreOptions options;
+    options.workspace = folder.path;
+    options.clock = &clock;
+    options.reserve_bytes = 0;
+    store = must(Store::open(options));
+    service = must(CampaignService::create(*store));
+  }
+  Ticket begin(const Json& c, const std::string& key = "") {
+    BeginRequest r;
+    r.config = c;
+    r.schedule_id = id_of(c);
+    r.loop = "loop";
+    r.description = "try " + c.dump();
+    r.idempotency_key = key;
+    return must(service->begin(campaign, r));
+  }
+  Recorded run(const Verdict& v) { return must(service->finish(begin(v.config), v)); }
+  Recorded run(int n, double latency_us) { return run(verdict_of(config(n), latency_us)); }
+
+  TempFolder folder;
+  FakeClock clock;
+  std::unique_ptr<Store> store;
+  std::unique_ptr<CampaignService> service;
+  CampaignId campaign{};
+};
+
+}  // namespace amk::test
