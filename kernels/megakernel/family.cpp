@@ -1,0 +1,32 @@
+#include "kernels/megakernel/family.h"
+
+#include "core/base/resources.h"
+#include "core/model/load.h"
+#include "kernels/megakernel/workload.h"
+
+namespace amk {
+namespace {
+
+class MegakernelFamily final : public KernelFamily {
+ public:
+  std::string_view name() const override { return "megakernel"; }
+  bool accepts(std::string_view workload) const override { return workload.find(':') == std::string_view::npos; }
+
+  Result<std::shared_ptr<const Workload>> open(std::string_view workload, const GpuTarget& target) const override {
+    AMK_TRY(resources, find_resources());
+    AMK_TRY(ref, resolve_model(workload, ModelSources::from_environment(resources.config())));
+    AMK_TRY(opened, MegakernelWorkload::create(ref, target));
+    return std::shared_ptr<const Workload>(std::move(opened));
+  }
+
+  std::vector<std::string> known_workloads() const override {
+    const auto resources = find_resources();
+    return resources ? catalogue_names(ModelSources::from_environment(resources->config())) : std::vector<std::string>{};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<KernelFamily> make_megakernel_family() { return std::make_unique<MegakernelFamily>(); }
+
+}  // namespace amk
