@@ -1,24 +1,23 @@
-#include "orchestrator/strategy/local_search.h"
+#include "orchestrator/strategy/composed.h"
+#include "orchestrator/strategy/proposer.h"
 #include "orchestrator/strategy/strategy.h"
 
 namespace amk {
 namespace {
 
-using Maker = std::unique_ptr<Strategy> (*)(const SearchSpace&, const StrategyOptions&);
-
-template <class T>
-std::unique_ptr<Strategy> make(const SearchSpace& space, const StrategyOptions& options) {
-  return std::make_unique<T>(space, options);
-}
-
 struct Entry {
   std::string_view name;
-  Maker maker;
+  std::unique_ptr<Proposer> (*proposer)();  // nullptr: the portfolio
 };
 
 constexpr Entry kEntries[] = {
-    {"random", make<RandomSearch>},
-    {"local", make<LocalSearch>},
+    {"portfolio", nullptr},
+    {"random", random_proposer},
+    {"local", local_proposer},
+    {"ils", iterated_local_proposer},
+    {"evolutionary", evolutionary_proposer},
+    {"surrogate", surrogate_proposer},
+    {"vnd", vnd_proposer},
 };
 
 }  // namespace
@@ -26,7 +25,10 @@ constexpr Entry kEntries[] = {
 Result<std::unique_ptr<Strategy>> make_strategy(std::string_view name, const SearchSpace& space, const StrategyOptions& options) {
   std::string accepted;
   for (const Entry& entry : kEntries) {
-    if (entry.name == name) return entry.maker(space, options);
+    if (entry.name == name) {
+      if (entry.proposer == nullptr) return std::make_unique<Portfolio>(space, options);
+      return std::make_unique<SingleStrategy>(entry.proposer(), space, options);
+    }
     accepted += (accepted.empty() ? "" : ", ") + std::string(entry.name);
   }
   return bad_field("strategy", std::string(name), accepted);

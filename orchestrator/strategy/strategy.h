@@ -49,6 +49,6 @@ class Strategy {
 // NotFound names the accepted strategies.
 Result<std::unique_ptr<Strategy>> make_strategy(std::string_view name, const SearchSpace& space, const StrategyOptions& options);
 std::vector<std::string> strategy_names();
-inline constexpr std::string_view kDefaultStrategy = "local";
+inline constexpr std::string_view kDefaultStrategy = "portfolio";
 
 }  // namespace amk

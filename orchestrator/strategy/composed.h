@@ -1,0 +1,54 @@
+// Strategies made of proposers.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "orchestrator/strategy/proposer.h"
+
+namespace amk {
+
+// One proposer, after the start points.
+class SingleStrategy : public Strategy {
+ public:
+  SingleStrategy(std::unique_ptr<Proposer> proposer, const SearchSpace& space, const StrategyOptions& options);
+  std::string_view name() const override { return proposer_->name(); }
+  std::vector<Point> ask(std::size_t n) override;
+  void tell(const Observation& observation) override;
+
+ private:
+  std::unique_ptr<Proposer> proposer_;
+  SearchSpace space_;
+  Archive archive_;
+  Rng rng_;
+  std::vector<Point> start_;
+  std::unordered_map<Point, int, PointHash> mine_;
+};
+
+// Start points and the prior's favourites, a few spread-out points, then a bandit over the proposers, credited by improvement.
+class Portfolio : public Strategy {
+ public:
+  Portfolio(const SearchSpace& space, const StrategyOptions& options);
+  std::string_view name() const override { return "portfolio"; }
+  std::vector<Point> ask(std::size_t n) override;
+  void tell(const Observation& observation) override;
+
+ private:
+  struct Arm {
+    std::unique_ptr<Proposer> proposer;
+    double credit = 1, uses = 1;  // exponentially forgotten
+  };
+  std::optional<Point> next();
+
+  SearchSpace space_;
+  Archive archive_;
+  Rng rng_;
+  std::vector<Point> start_;
+  std::shared_ptr<const Prior> prior_;
+  std::vector<Arm> arms_;
+  std::unordered_map<Point, int, PointHash> asked_by_;  // index of the arm, -1: nobody
+  std::size_t initial_;
+};
+
+}  // namespace amk

@@ -1,0 +1,50 @@
+#include "orchestrator/strategy/moves.h"
+
+#include <algorithm>
+
+namespace amk {
+
+void shuffle(std::vector<Point>& points, Rng& rng) {
+  for (std::size_t i = points.size(); i > 1; --i) std::swap(points[i - 1], points[rng.below(i)]);
+}
+
+std::optional<Point> fresh_point(const Archive& archive, Rng& rng) {
+  auto point = archive.random_fresh(rng);
+  return point ? point : archive.first_fresh();
+}
+
+void mutate_knob(const SearchSpace& space, Point& point, std::size_t knob, Rng& rng) {
+  const std::size_t n = space.knobs[knob].choices.size();
+  if (n < 2) return;
+  if (space.knobs[knob].kind == KnobKind::Ordinal && n > 2 && rng.below(2) == 0) {
+    const bool up = point[knob] == 0 || (point[knob] + 1u < n && rng.below(2) == 1);
+    point[knob] = static_cast<std::uint16_t>(up ? point[knob] + 1 : point[knob] - 1);
+    return;
+  }
+  const auto other = static_cast<std::uint16_t>(rng.below(n - 1));
+  point[knob] = static_cast<std::uint16_t>(other < point[knob] ? other : other + 1);
+}
+
+std::optional<Point> perturbed(const Archive& archive, const Point& from, int knobs, Rng& rng) {
+  for (int t = 0; t < 300; ++t) {
+    Point point = from;
+    for (int i = 0; i < knobs; ++i) mutate_knob(archive.space(), point, rng.below(point.size()), rng);
+    if (archive.valid(point) && !archive.known(point)) return point;
+  }
+  return std::nullopt;
+}
+
+std::vector<const Observation*> best_observations(const Archive& archive, std::size_t n) {
+  std::vector<const Observation*> out;
+  for (const Observation& o : archive.observations())
+    if (o.cost) out.push_back(&o);
+  const auto cheaper = [](const Observation* a, const Observation* b) { return *a->cost != *b->cost ? *a->cost < *b->cost : a->point < b->point; };
+  if (out.size() > n) {
+    std::nth_element(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(n), out.end(), cheaper);
+    out.resize(n);
+  }
+  std::sort(out.begin(), out.end(), cheaper);
+  return out;
+}
+
+}  // namespace amk

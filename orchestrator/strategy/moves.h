@@ -1,0 +1,17 @@
+// Steps through a space that several proposers share. Pure but for the generator.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "orchestrator/strategy/archive.h"
+
+namespace amk {
+
+void shuffle(std::vector<Point>& points, Rng& rng);
+std::optional<Point> fresh_point(const Archive& archive, Rng& rng);                    // random, valid, unknown; exhaustive as a last resort
+void mutate_knob(const SearchSpace& space, Point& point, std::size_t knob, Rng& rng);  // to another choice (no-op for one choice)
+std::optional<Point> perturbed(const Archive& archive, const Point& from, int knobs, Rng& rng);  // up to `knobs` changed; valid, unknown
+std::vector<const Observation*> best_observations(const Archive& archive, std::size_t n);        // correct ones, ascending cost
+
+}  // namespace amk
