@@ -96,7 +96,7 @@ LogicalRow logical_row(const ModelSpec& spec, Matrix matrix, std::int32_t packed
 
 Status check_packable(const ModelSpec& spec) {
   // Upper limits keep every row number in 31 bits and every byte offset (rows * columns * 4, positions * rows * 4) in 63.
-  AMK_CHECK(check_range("layers", spec.layers, 1, 4096));
+  AMK_CHECK(check_range("layers", spec.layers, 1, 1024));
   AMK_CHECK(check_range("vocab", spec.vocab, 1, 1 << 24));
   AMK_CHECK(check_range("hidden", spec.hidden, 1, 1 << 20));
   AMK_CHECK(check_range("intermediate", spec.intermediate, 1, 1 << 24));

@@ -147,8 +147,8 @@ TEST_CASE("what cannot be lowered is rejected by rule with a witness") {
   config = {};
   config.sm_assignment = SmAssignment::RoundRobin;
   config.gemv_n_tile = 8;
-  ModelSpec huge = spec;
-  huge.layers = 4096;
+  ModelSpec huge = llama_8b();
+  huge.layers = 1024;
   CHECK(rule_of(lower(huge, config, kTarget, {})) == "too-many-tasks");
 }
 
