@@ -2,6 +2,7 @@
 // and its waits hold. Buffers are rounded to their declared dtype on store; arithmetic is fp32.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -33,10 +34,19 @@ class ReferenceVm {
   int position() const;
   void reset();  // position 0, epoch kept: counters are never reset
 
+  // Continues a sequence that another decoder began: K and V of positions [0, position) of every layer, fp32
+  // [kv_heads][source_max_seq][head_dim] as Oracle::keys and values give them, rounded to the cache's dtype. What lies beyond is poison.
+  using LayerCache = std::function<std::span<const float>(int layer)>;
+  Status seed_kv(int position, int source_max_seq, const LayerCache& keys, const LayerCache& values);
+
  private:
   struct State;
   explicit ReferenceVm(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+// Executes queues, counters and weight streams for two steps and checks every task's regions against its opcode, without memory, weights
+// or arithmetic: possible for a model of any size. `program` must have passed validate(). Errors as of ReferenceVm.
+Status dry_run(const Program& program, std::uint64_t interleaving_seed = 0);
 
 }  // namespace amk

@@ -1,0 +1,173 @@
+#include "core/reference/reference_vm.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "core/base/random.h"
+#include "core/reference/forward.h"
+#include "core/reference/reference_vm_memory.h"
+#include "core/reference/reference_vm_ops.h"
+#include "core/reference/reference_vm_queues.h"
+
+namespace amk {
+
+struct ReferenceVm::State {
+  Program program;
+  std::shared_ptr<const Weights> weights;
+  VmOptions options;
+  vm::Memory memory;
+  vm::WeightBuffers weight_buffers;
+  std::vector<vm::BoundTask> tasks;
+  vm::Queues queues;
+  vm::Scratch scratch;
+  std::byte* token = nullptr;
+  std::byte* logits = nullptr;
+  std::byte* next_token = nullptr;
+  std::vector<float*> rope_tables;
+  Rng rng;
+  std::int64_t epoch = 0;
+  int position = 0;
+
+  State(const Program& p, std::shared_ptr<const Weights> w, const VmOptions& o, vm::Memory m, vm::WeightBuffers b)
+      : program(p),
+        weights(std::move(w)),
+        options(o),
+        memory(std::move(m)),
+        weight_buffers(std::move(b)),
+        queues(program),
+        rng(o.interleaving_seed) {}
+
+  Status bind();
+  void begin_step(int token);
+};
+
+namespace {
+
+Result<std::byte*> fixed_buffer(const Program& program, vm::Memory& memory, const char* name, DType dtype, std::int64_t elements) {
+  const BufferId id = program.find_buffer(name);
+  if (id == kNone || program.buffers[id].dtype != dtype || program.buffers[id].bytes != elements * dtype_bytes(dtype) ||
+      program.buffers[id].space == Space::Weight)
+    return fail(
+        ErrorKind::InvalidArgument,
+        std::string("the program has no buffer ") + name + " of " + std::to_string(elements) + " " + std::string(to_string(dtype)) + " elements",
+        {{"field", name}});
+  return memory.address(program, id);
+}
+
+}  // namespace
+
+Status ReferenceVm::State::bind() {
+  const ModelSpec& spec = program.model;
+  AMK_TRY(token_at, fixed_buffer(program, memory, "token", DType::I32, 1));
+  AMK_TRY(logits_at, fixed_buffer(program, memory, "logits", DType::F32, spec.vocab));
+  AMK_TRY(next_at, fixed_buffer(program, memory, "next_token", DType::I32, 1));
+  token = token_at;
+  logits = logits_at;
+  next_token = next_at;
+  for (BufferId id = 0; id < static_cast<BufferId>(program.buffers.size()); ++id) {
+    const Buffer& buffer = program.buffers[id];
+    if (buffer.space != Space::Const) continue;
+    if (buffer.dtype != DType::F32 || buffer.bytes != std::int64_t{program.max_seq} * spec.head_dim * dtype_bytes(DType::F32))
+      return fail(ErrorKind::InvalidArgument, "constant buffer " + buffer.name + " is no RoPE table", {{"field", buffer.name}});
+    rope_tables.push_back(reinterpret_cast<float*>(memory.address(program, id)));
+  }
+  tasks.reserve(program.tasks.size());
+  for (TaskId id = 0; id < static_cast<TaskId>(program.tasks.size()); ++id) {
+    AMK_TRY(bound, vm::bind_task(program, program.tasks[id], task_name(program, id), memory, weight_buffers));
+    tasks.push_back(std::move(bound));
+  }
+  memory.poison_kv();
+  return {};
+}
+
+void ReferenceVm::State::begin_step(int token_id) {
+  if (options.poison) memory.poison_step();
+  const std::int32_t value = token_id;
+  std::memcpy(token, &value, 4);
+  const std::size_t half = static_cast<std::size_t>(program.model.head_dim) / 2;
+  for (float* table : rope_tables) {
+    float* row = table + static_cast<std::size_t>(position) * 2 * half;
+    rope_cos_sin(program.model, position, {row, half}, {row + half, half});
+  }
+}
+
+Result<ReferenceVm> ReferenceVm::create(const Program& program, std::shared_ptr<const Weights> weights, const VmOptions& options) {
+  if (weights == nullptr) return fail(ErrorKind::InvalidArgument, "no weights", {{"field", "weights"}});
+  if (to_json(weights->spec()) != to_json(program.model))
+    return fail(ErrorKind::InvalidArgument, "the weights are not of the model that the program was lowered for", {{"field", "weights"}});
+  if (program.max_seq < 1) return bad_field("max_seq", program.max_seq, "at least 1");
+  AMK_CHECK(vm::check_queues(program));
+  AMK_TRY(memory, vm::Memory::create(program));
+  AMK_TRY(buffers, vm::WeightBuffers::create(program, *weights));
+  auto state = std::make_unique<State>(program, std::move(weights), options, std::move(memory), std::move(buffers));
+  AMK_CHECK(state->bind());
+  return ReferenceVm(std::move(state));
+}
+
+ReferenceVm::ReferenceVm(std::unique_ptr<State> state) : state_(std::move(state)) {}
+ReferenceVm::~ReferenceVm() = default;
+ReferenceVm::ReferenceVm(ReferenceVm&&) noexcept = default;
+ReferenceVm& ReferenceVm::operator=(ReferenceVm&&) noexcept = default;
+
+Result<ReferenceVm::Step> ReferenceVm::step(int token) {
+  State& s = *state_;
+  if (token < 0 || token >= s.program.model.vocab) return bad_field("token", token, "0 to " + std::to_string(s.program.model.vocab - 1));
+  if (s.position >= s.program.max_seq) return bad_field("position", s.position, "below max_seq, " + std::to_string(s.program.max_seq));
+  if (s.epoch >= s.program.max_steps)
+    return fail(ErrorKind::InvalidArgument, "the program's counters are proved for " + std::to_string(s.program.max_steps) + " steps only",
+                {{"field", "max_steps"}, {"value", s.epoch}});
+  s.begin_step(token);
+  const vm::StepContext context{s.program, s.weight_buffers, s.position, s.scratch};
+  AMK_CHECK(s.queues.run_step(s.epoch, s.rng, [&](TaskId id) { return vm::execute(context, s.tasks[id]); }));
+  ++s.epoch;
+  ++s.position;
+  std::int32_t next = 0;
+  std::memcpy(&next, s.next_token, 4);
+  return Step{{reinterpret_cast<const float*>(s.logits), static_cast<std::size_t>(s.program.model.vocab)}, next};
+}
+
+int ReferenceVm::position() const { return state_->position; }
+
+Status ReferenceVm::seed_kv(int position, int source_max_seq, const LayerCache& keys, const LayerCache& values) {
+  State& s = *state_;
+  const ModelSpec& spec = s.program.model;
+  if (position < 0 || position > s.program.max_seq || position > source_max_seq)
+    return bad_field("position", position, "0 to " + std::to_string(std::min(s.program.max_seq, source_max_seq)));
+  s.memory.poison_kv();
+  const std::size_t hd = static_cast<std::size_t>(spec.head_dim);
+  for (const vm::BoundTask& bound : s.tasks) {
+    // One tile a head is enough: the splits of a head share its K and V.
+    if (bound.task->op != Opcode::AttentionTile || bound.task->split != 0) continue;
+    for (std::size_t cache = 0; cache < 2; ++cache) {
+      const auto source = (cache == 0 ? keys : values)(bound.task->layer);
+      const std::size_t head = static_cast<std::size_t>(bound.task->head) * static_cast<std::size_t>(source_max_seq) * hd;
+      const std::size_t count = static_cast<std::size_t>(position) * hd;
+      if (source.size() < head + count) return bad_field("source_max_seq", source_max_seq, "what the layer's cache holds");
+      vm::store_f32(bound.inputs[1 + cache].data, bound.inputs[1 + cache].dtype, source.subspan(head, count));
+    }
+  }
+  s.position = position;
+  return {};
+}
+
+void ReferenceVm::reset() {
+  state_->position = 0;
+  state_->memory.poison_kv();
+}
+
+Status dry_run(const Program& program, std::uint64_t interleaving_seed) {
+  if (program.max_seq < 1) return bad_field("max_seq", program.max_seq, "at least 1");
+  AMK_CHECK(vm::check_queues(program));
+  AMK_TRY(memory, vm::Memory::create(program, false));
+  AMK_TRY(weights, vm::WeightBuffers::shapes(program));
+  for (TaskId id = 0; id < static_cast<TaskId>(program.tasks.size()); ++id)
+    AMK_CHECK(vm::bind_task(program, program.tasks[id], task_name(program, id), memory, weights));
+  vm::Queues queues(program);
+  Rng rng(interleaving_seed);
+  for (std::int64_t epoch = 0; epoch < 2; ++epoch) AMK_CHECK(queues.run_step(epoch, rng, [](TaskId) { return Status{}; }));
+  return {};
+}
+
+}  // namespace amk

@@ -1,0 +1,37 @@
+// A task bound to memory: every region checked against what its opcode reads and writes (lower.h), so that executing it can touch nothing
+// else. Internal to reference_vm*.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/program/program.h"
+#include "core/reference/reference_vm_memory.h"
+#include "core/reference/reference_vm_weights.h"
+
+namespace amk::vm {
+
+// Where one output row of a Gemv goes.
+struct RowTarget {
+  std::byte* data = nullptr;  // at position 0
+  std::int32_t stride_bytes = 0;
+  DType dtype = DType::F32;
+  std::byte* at(int position) const { return data + std::int64_t{position} * stride_bytes; }
+};
+
+struct BoundTask {
+  const Task* task = nullptr;
+  std::vector<BoundRegion> inputs;  // what the opcode transforms: vectors, partials (one a split), K and V
+  BoundRegion norm, weight, bias, q_norm, k_norm, rope, residual;
+  bool has_bias = false;
+  bool has_head_norm = false;
+  std::vector<BoundRegion> outputs;
+  std::vector<RowTarget> rows;  // Gemv: one a packed row; one a pair when SiLU·mul is fused
+  BoundRegion argmax;           // Gemv with kFusedArgmax
+};
+
+// InvalidArgument names the task and the region that is not what the opcode needs.
+Result<BoundTask> bind_task(const Program& program, const Task& task, const std::string& name, Memory& memory, const WeightBuffers& weights);
+
+}  // namespace amk::vm
