@@ -1,0 +1,107 @@
+#include "core/target/machine_rates.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+namespace amk {
+namespace {
+
+constexpr double kKiB = 1024.0;
+constexpr double kReferenceWindow = 32 * kKiB;  // hop_us of a target is the one with this many bytes in flight per SM
+constexpr double kHopExponent = 0.6;            // fitted: 2,200 cycles at 32 KB, 3,000 at 48, 5,800–6,800 at 208 (H200)
+constexpr double kHbmOverL2Us = 0.1;            // an HBM load's latency beyond an L2 hit's
+constexpr double kSharingSharpness = 8;         // how sharply "limited by the window" turns into "limited by the memory"
+constexpr int kRegistersBeforeSpilling = 96;    // the Gemv inner loop's accumulators, addresses and fragments
+
+int consumer_warps(const ScheduleConfig& config) { return std::max(1, config.threads_per_block / 32 - 1); }
+
+// cp.async groups: the commit and wait of a group cost what moving 512 bytes costs.
+double cpasync_efficiency(const ScheduleConfig& config) {
+  const double group = config.kernel.cpa_cols * 2.0 * 8;
+  return 0.97 * group / (group + 512.0);
+}
+
+bool uses_cpasync(const ScheduleConfig& config, const GpuTarget& target) { return config.kernel.cpasync || target.sm_major < 9; }
+
+// Bytes that one SM keeps in flight.
+double window_bytes(const ScheduleConfig& config, const GpuTarget& target) {
+  const double warps = consumer_warps(config);
+  if (config.smem_bytes_per_block > 0) {
+    double chunks = config.kernel.inflight_chunks;
+    if (uses_cpasync(config, target)) chunks = std::min<double>(chunks, config.kernel.cpa_stages);
+    return std::min<double>(chunks * config.kernel.chunk_bytes, config.smem_bytes_per_block);
+  }
+  if (config.kernel.cpasync) return warps * config.kernel.cpa_stages * config.kernel.cpa_cols * 2.0;
+  return warps * 32 * 16.0 * 4;  // four 16-byte loads a thread before the first use
+}
+
+double fma_column_share(int cols_per_warp) { return std::max(0.5, 1.0 - 0.08 * std::abs(std::log2(cols_per_warp / 256.0))); }
+
+}  // namespace
+
+double chunk_efficiency(double chunk_bytes) {
+  constexpr std::array<std::pair<double, double>, 4> kMeasured = {
+      {{4 * kKiB, 2.4 / 4.58}, {8 * kKiB, 4.3 / 4.58}, {16 * kKiB, 4.55 / 4.58}, {32 * kKiB, 1.0}}};
+  if (chunk_bytes <= kMeasured.front().first) return kMeasured.front().second * chunk_bytes / kMeasured.front().first;
+  for (std::size_t i = 1; i < kMeasured.size(); ++i) {
+    if (chunk_bytes > kMeasured[i].first) continue;
+    const double at = std::log2(chunk_bytes / kMeasured[i - 1].first) / std::log2(kMeasured[i].first / kMeasured[i - 1].first);
+    return kMeasured[i - 1].second + at * (kMeasured[i].second - kMeasured[i - 1].second);
+  }
+  return 1.0;
+}
+
+MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target, double l2_share, const CostConstants& k) {
+  MachineRates rates;
+  const double warps = consumer_warps(config);
+  rates.clock_mhz = target.boost_clock_mhz > 0 ? target.boost_clock_mhz : 1800;
+  rates.ring = config.smem_bytes_per_block > 0;
+  rates.ring_bytes = config.smem_bytes_per_block;
+  rates.chunk_bytes = rates.ring ? config.kernel.chunk_bytes : 2048;
+
+  // Load on the memory system stretches every request: hops, polls, fetches.
+  const double window = window_bytes(config, target);
+  const double load = std::min(k.max_load, std::pow(window / kReferenceWindow, kHopExponent));
+  const double publish = config.kernel.publish == Publish::Confirmed ? k.confirmed_hop
+                         : config.kernel.publish == Publish::Flagged ? k.flagged_hop
+                                                                     : 1.0;
+  rates.hop_us = std::max(k.idle_hop_us, target.hop_us * load) * publish;
+  rates.fetch_us = target.l2_latency_us * std::max(1.0, std::sqrt(load));
+  if (config.kernel.publish == Publish::Flagged) rates.fetch_us *= 0.25;  // the poll brought the data; only its unpacking is left
+
+  // Where the weights come from.
+  const double hbm = (target.read_bandwidth_gbs > 0 ? target.read_bandwidth_gbs : target.peak_bandwidth_gbs * k.unmeasured_read_share) * 1e3;
+  const double l2 = std::max(hbm, k.l2_bytes_per_clock_sm * rates.clock_mhz * target.sm_count);
+  double bandwidth = 1.0 / (l2_share / l2 + (1.0 - l2_share) / hbm);
+  if (rates.ring) bandwidth *= chunk_efficiency(config.kernel.chunk_bytes);
+  if (uses_cpasync(config, target) && (rates.ring || config.kernel.cpasync)) bandwidth *= cpasync_efficiency(config);
+  if (config.kernel.publish == Publish::Flagged) bandwidth *= 1.0 - std::min(0.5, k.flagged_traffic * load);
+  const double latency_us = target.l2_latency_us + (1.0 - l2_share) * kHbmOverL2Us;
+  rates.sm_bytes_per_us = window / latency_us;
+  const double share = bandwidth / target.sm_count;
+  const double limited = 1.0 / std::pow(1.0 + std::pow(share / rates.sm_bytes_per_us, kSharingSharpness), 1.0 / kSharingSharpness);
+  rates.total_bytes_per_us = bandwidth * limited;
+
+  // How fast an SM eats what has landed.
+  const double cap = k.shared_bytes_per_clock * rates.clock_mhz;
+  double per_warp = k.consume_bytes_per_clock_warp * rates.clock_mhz;
+  if (config.kernel.gemv_path == GemvPath::Fma) per_warp *= k.fma_share * fma_column_share(config.kernel.cols_per_warp);
+  if (config.kernel.weight_layout == WeightLayout::Row) per_warp *= k.row_share;
+  const double registers = static_cast<double>(target.registers_per_sm) / config.threads_per_block;
+  if (registers < kRegistersBeforeSpilling) per_warp *= 0.6 + 0.4 * registers / kRegistersBeforeSpilling;
+  const double raw = cap * (1.0 - std::exp(-warps * per_warp / cap));
+  const double chunk = static_cast<double>(rates.chunk_bytes);
+  rates.consume_bytes_per_us = rates.ring ? chunk / (chunk / raw + k.chunk_us) : raw;
+
+  rates.l2_sm_bytes_per_us = std::min(2.0 * k.l2_bytes_per_clock_sm, 4.0 * warps) * rates.clock_mhz;
+  rates.attention_bytes_per_us = std::min(2.0 * k.l2_bytes_per_clock_sm, k.attention_bytes_per_clock_warp * warps) * rates.clock_mhz;
+  rates.task_us = k.task_us + k.task_us_per_warp * warps;
+  rates.norm_us = k.norm_us;
+  rates.attention_us = k.attention_us;
+  rates.launch_us = k.launch_us;
+  return rates;
+}
+
+}  // namespace amk

@@ -1,0 +1,27 @@
+#include <algorithm>
+
+#include "core/target/cost_model.h"
+
+namespace amk {
+
+Roofline decode_roofline(const ModelSpec& spec, const GpuTarget& target, int position, int kv_bytes_per_element) {
+  // Every KV entry that the last token's query sees is read once in each layer; the window hides the older ones.
+  const std::int64_t seen = std::max(0, spec.sliding_window ? std::min(position, *spec.sliding_window) : position);
+  const std::int64_t kv_elements = std::int64_t{2} * spec.layers * spec.kv_rows() * seen;
+  const std::int64_t bytes = spec.decode_weight_bytes() + kv_elements * kv_bytes_per_element;
+
+  const double matrix_elements = static_cast<double>(spec.layers) * (static_cast<double>(spec.hidden) * (2.0 * spec.q_rows() + 2.0 * spec.kv_rows()) +
+                                                                     3.0 * static_cast<double>(spec.hidden) * spec.intermediate) +
+                                 static_cast<double>(spec.hidden) * spec.vocab;
+  const double attention_flops = 4.0 * spec.layers * static_cast<double>(spec.q_rows()) * static_cast<double>(seen);
+
+  Roofline roofline;
+  roofline.hbm_bytes = std::max<std::int64_t>(0, bytes - target.l2_bytes);
+  roofline.flops = 2.0 * matrix_elements + attention_flops;
+  // 1 GB/s = 1e3 bytes per µs; 1 TFLOPS = 1e6 FLOP per µs.
+  roofline.bound_us =
+      std::max(static_cast<double>(roofline.hbm_bytes) / (target.peak_bandwidth_gbs * 1e3), roofline.flops / (target.peak_bf16_tflops * 1e6));
+  return roofline;
+}
+
+}  // namespace amk
