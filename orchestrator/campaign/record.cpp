@@ -45,17 +45,18 @@ Status insert_claim(sql::Connection& c, const Typed& t, std::optional<Experiment
   return {};
 }
 
-Result<std::optional<Json>> repeated(sql::Connection& c, const Typed& t) {
-  if (t.request.idempotency_key.empty()) return std::nullopt;
+// The first call's reply; null when this is the first.
+Result<Json> repeated(sql::Connection& c, const Typed& t) {
+  if (t.request.idempotency_key.empty()) return nullptr;
   AMK_TRY(row, c.query("SELECT request, reply FROM claims WHERE campaign = ?1 AND idempotency_key = ?2", raw(t.campaign), t.request.idempotency_key));
   AMK_TRY(found, row.next());
-  if (!found) return std::nullopt;
+  if (!found) return nullptr;
   if (row.view(0) != t.content)
     return refused(ErrorKind::Conflict, "key-reused", "idempotency_key \"" + t.request.idempotency_key + "\" was used for another record",
                    {{"field", "idempotency_key"}});
   AMK_TRY(reply, parse_json(row.view(1), "stored reply"));
   reply["repeated"] = true;
-  return std::optional(std::move(reply));
+  return reply;
 }
 
 // The verdict this record rests on; nullopt when there is none and none was named.
@@ -158,7 +159,7 @@ Result<Json> record_with(sql::Connection& c, const Typed& t, rows::Campaign& cam
 Result<Result<Json>> record_in(sql::Connection& c, const Typed& t) {
   AMK_TRY(campaign, rows::load_campaign(c, t.campaign));
   AMK_TRY(again, repeated(c, t));
-  if (again) return Result<Json>(std::move(*again));
+  if (!again.is_null()) return Result<Json>(std::move(again));
   Result<std::optional<rows::StoredVerdict>> found = evidence(c, t);
   // A refusal must leave no half of an experiment behind: what was written before it is undone, then the attempt is noted.
   AMK_CHECK(c.run("SAVEPOINT recording"));

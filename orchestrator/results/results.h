@@ -61,8 +61,9 @@ class ResultFiles {
   explicit ResultFiles(Store& store);
   ~ResultFiles();
   // Appends what ended since the last call; the first call compares the files with the store and rebuilds them when they differ.
-  // For CampaignService::on_end and after imports.
   Status catch_up();
+  // The same for CampaignService::on_end: when another thread is at it, that one takes these rows along and this call returns at once.
+  void poke();
   Status rebuild();  // writes both anew (temporary name, fsync, rename, directory fsync)
   std::filesystem::path tsv_path() const;
   std::filesystem::path corpus_path() const;
