@@ -35,12 +35,18 @@ Result<std::vector<const Json*>> parts_of(const Json& root, std::string_view key
 
 std::string type_of(const Json& part) { return part["type"].get<std::string>(); }
 
+bool is_token_id(const Json& v) {
+  // Built values are signed, parsed ones unsigned, and above INT64_MAX the signed reading would wrap.
+  return v.is_number_integer() && (!v.is_number_unsigned() || v.get<std::uint64_t>() < kMaxTokenId) && v.get<std::int64_t>() >= 0 &&
+         v.get<std::int64_t>() < kMaxTokenId;
+}
+
 Status read_vocab(const Json& model, BpeModel& bpe) {
   const auto vocab = model.find("vocab");
   if (vocab == model.end() || !vocab->is_object()) return bad_field("model.vocab", model.value("vocab", Json()), "an object of token to id");
   for (const auto& [token, id] : vocab->items()) {
     const std::string where = "model.vocab[\"" + token.substr(0, 50) + "\"]";
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= kMaxTokenId) return bad_field(where, id, "an integer below 2097152");
+    if (!is_token_id(id)) return bad_field(where, id, "an integer below 2097152");
     const auto at = id.get<std::size_t>();
     if (at >= bpe.token_of.size()) bpe.token_of.resize(at + 1);
     if (token.empty() || !bpe.token_of[at].empty()) return bad_field(where, id, "tokens that are not empty, ids used once");
@@ -224,7 +230,7 @@ Status read_template(const Json& part, Tables& t) {
     const Json ids = entry.is_object() ? entry.value("ids", Json()) : Json();
     if (!ids.is_array()) return bad_field("post_processor.single", piece, "one Sequence, and SpecialTokens that special_tokens lists");
     for (const Json& n : ids) {
-      if (!n.is_number_unsigned() || n.get<std::uint64_t>() >= kMaxTokenId) return bad_field("post_processor.special_tokens", n, "token ids");
+      if (!is_token_id(n)) return bad_field("post_processor.special_tokens", n, "token ids");
       (text_seen ? t.after : t.before).push_back(n.get<int>());
     }
   }
