@@ -33,7 +33,8 @@ class Dealer {
     for (auto& ledger : ledgers_) ledger.given.assign(shares_.size(), 0);
   }
 
-  void deal(const Segment& segment, std::int64_t row_bytes, Ledger which, std::vector<Run>& runs) {
+  // The first stretch goes to `first_sm` or the next SM that gets one, and so on round.
+  void deal(const Segment& segment, std::int64_t row_bytes, Ledger which, std::size_t first_sm, std::vector<Run>& runs) {
     LedgerState& ledger = ledgers_[static_cast<std::size_t>(which)];
     const std::int64_t tiles = segment.tiles();
     const std::int64_t tile_bytes = segment.tile_rows * row_bytes;
@@ -49,7 +50,8 @@ class Dealer {
               [&](std::size_t a, std::size_t b) { return deficit_[a] != deficit_[b] ? deficit_[a] > deficit_[b] : a < b; });
     for (std::int64_t i = 0; i < left; ++i) ++counts_[by_deficit_[static_cast<std::size_t>(i)]];
     std::int64_t tile = 0;
-    for (std::size_t i = 0; i < shares_.size(); ++i) {
+    for (std::size_t k = 0; k < shares_.size(); ++k) {
+      const std::size_t i = (first_sm + k) % shares_.size();
       if (counts_[i] == 0) continue;
       Run run;
       run.row_begin = static_cast<std::int32_t>(segment.begin + tile * segment.tile_rows);
@@ -162,8 +164,11 @@ Result<std::vector<std::vector<Run>>> place(const ModelSpec& spec, const Schedul
   std::vector<std::vector<Run>> all(plan.instructions.size());
   for (std::size_t i = 0; i < plan.instructions.size(); ++i) {
     const PlannedInstruction& in = plan.instructions[i];
+    // In a short context only the first split of each head has work: it moves on with every layer, so that it is not always the same SMs.
+    const std::size_t first_sm =
+        in.info.op == Opcode::AttentionTile ? static_cast<std::size_t>(in.info.layer) * static_cast<std::size_t>(spec.kv_heads) : 0;
     if (level)
-      for (const Segment& segment : in.segments) dealer.deal(segment, in.row_bytes, in.ledger, all[i]);
+      for (const Segment& segment : in.segments) dealer.deal(segment, in.row_bytes, in.ledger, first_sm, all[i]);
     else
       in_turn(in, pins[i], target.sm_count, all[i]);
     cut(spec, in, all[i]);

@@ -190,6 +190,14 @@ TEST_CASE("sm_assignment round_robin: tile t on SM t mod SMs") {
   CHECK(tasks_of(lowered(model(), config, {1, 232448, 2048, {}}), "L0.qkv").size() == 1);
 }
 
+TEST_CASE("sm_assignment load_balance: the first split, all that a short context has, visits other SMs in every layer") {
+  const Program p = lowered(model(), {});
+  std::set<int> sms;
+  for (const Task& t : p.tasks)
+    if (t.op == Opcode::AttentionTile && t.split == 0) sms.insert(t.sm);
+  CHECK(sms.size() == 4 * 8);  // layers x kv heads
+}
+
 TEST_CASE("sm_assignment as a map: named tiles where it says, the others in turn") {
   ScheduleConfig config;
   config.sm_assignment = SmAssignment::Explicit;
