@@ -34,6 +34,7 @@ inline std::vector<ModelSpec> fixture_shapes() {
       shape("mistral-window8", 96, 208, 2, 4, 2, 32, 323, 512),    shape("qwen2-bias", 96, 300, 2, 4, 2, 24, 323, 512),
       shape("qwen3-qknorm", 96, 208, 2, 2, 1, 64, 323, 512),
   };
+  all[0].tied_embeddings = true;
   all[1].dtype = DType::F32;
   all[5].qkv_bias = all[5].o_bias = all[5].mlp_bias = true;
   all[6].dtype = DType::F16;
