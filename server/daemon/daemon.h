@@ -13,12 +13,12 @@
 namespace amk::daemon {
 
 struct DaemonOptions {
-  std::string version;
-  double idle_exit_s = 600;    // no client and not busy for this long: exit. 0: never
-  std::function<bool()> busy;  // jobs running? may be empty
+  std::string version = {};
+  double idle_exit_s = 600;         // no client and not busy for this long: exit. 0: never
+  std::function<bool()> busy = {};  // jobs running? may be empty
   int max_connections = 512;
-  int ready_fd = -1;                   // one byte is written there once the socket accepts, then it is closed
-  std::function<void()> on_listening;  // in the daemon's thread, after the socket accepts
+  int ready_fd = -1;                        // take_ready_fd(): tells the starter when the socket accepts, or why not
+  std::function<void()> on_listening = {};  // in the daemon's thread, after the socket accepts
 };
 
 enum class DaemonExit { Idle, Signal, Retired, AlreadyRunning };
@@ -35,6 +35,8 @@ Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
 struct Launch {
   std::vector<std::string> argv;
 };
+// The descriptor that AMK_READY_FD names, -1 if none; for DaemonOptions::ready_fd. Takes the variable away.
+int take_ready_fd();
 // {"/proc/self/exe" resolved, "serve", "--background", "--workspace", …}
 Launch default_launch(const Paths& paths);
 

@@ -18,6 +18,7 @@ namespace amk {
 
 enum class JobState { Queued, Running, Done, Failed, Cancelled, Lost };  // Lost: the daemon died while it ran
 std::string_view to_string(JobState state);
+std::optional<JobState> job_state_of(std::string_view name);
 inline bool is_final(JobState state) { return state != JobState::Queued && state != JobState::Running; }
 
 // What the job's function may say and must watch.
@@ -48,7 +49,7 @@ struct JobSnapshot {
   std::optional<Json> result;                                    // when Done
   std::optional<Error> error;                                    // when Failed, Cancelled or Lost
 };
-// {job_id, kind, state, progress: {done, total|null, message, …detail}, elapsed_s, result?, error?}
+// {job_id, kind, state, progress: {done, total|null, message, …detail}, result?, error?}
 Json to_json(const JobSnapshot& job);
 
 // Keeps jobs across restarts of the daemon. Called with no lock held, from the thread that made the change. Failures are the journal's
@@ -76,8 +77,8 @@ class JobManager {
   JobManager(const JobManager&) = delete;
   JobManager& operator=(const JobManager&) = delete;
 
-  // Starts a job, or joins one: the same request_key with the same kind and args gives the same job, finished or not;
-  // with other kind or args: Conflict.
+  // Starts a job, or joins one: the same request_key with the same kind and args gives the same job, finished or not, unless it was
+  // cancelled or lost (then a new one takes its place); with other kind or args: Conflict.
   Result<JobSnapshot> start(JobRequest request);
 
   // Waits until the job is final, `wait_s` is over, or `stop` is requested; then its snapshot. Forwards the job's progress to `context`
@@ -98,6 +99,7 @@ class JobManager {
 
  private:
   struct Impl;
+  static void run_queued(const std::shared_ptr<Impl>& impl);
   std::shared_ptr<Impl> impl_;
 };
 

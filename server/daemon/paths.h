@@ -11,7 +11,6 @@ namespace amk::daemon {
 struct Paths {
   std::filesystem::path workspace;  // absolute, symbolic links resolved
   std::filesystem::path lock;       // workspace/daemon.lock, held with flock while the daemon lives
-  std::filesystem::path info;       // workspace/daemon.json: pid, version, build
   std::filesystem::path socket;     // workspace/daemon.sock, or a short path named by a hash when that is too long for sun_path
   std::filesystem::path logs;       // workspace/logs
 };

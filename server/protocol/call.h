@@ -31,6 +31,7 @@ struct CallInfo {
   std::optional<LogLevel> log_level;
   Json client_capabilities = Json::object();
   std::string client_name;
+  std::string working_directory;
   Json input_responses = Json::object();  // modern
   std::string request_state;              // modern
   std::size_t reply_budget_bytes = 8192;
@@ -67,6 +68,7 @@ class Call final : public RequestContext {
   std::string request_state() const override { return info_.request_state; }
   void set_request_state(std::string state) override;
   std::size_t reply_budget_bytes() const override { return info_.reply_budget_bytes; }
+  std::string working_directory() const override { return info_.working_directory; }
   std::string client_name() const override { return info_.client_name; }
 
  private:

@@ -44,6 +44,9 @@ class RequestContext {
   // A structured result should stay under this; larger things are paged or linked.
   virtual std::size_t reply_budget_bytes() const { return 8192; }
 
+  // Against which folder relative paths in arguments are meant: that of the client's process. Empty: unknown, use absolute paths.
+  virtual std::string working_directory() const { return {}; }
+
   // Who calls, as it says itself: for display and logs only.
   virtual std::string client_name() const { return {}; }
 };

@@ -75,6 +75,9 @@ class Session : public std::enable_shared_from_this<Session> {
   // What the framing layer refused (over-long line): answered with a parse error.
   virtual void refuse(const Error& error) = 0;
 
+  // The client's working directory, where the transport knows it: RequestContext::working_directory().
+  virtual void set_working_directory(std::string path) = 0;
+
   // The peer is gone: cancels its requests and subscriptions; nothing is sent any more. Idempotent.
   virtual void close() = 0;
 

@@ -164,6 +164,10 @@ void SessionImpl::handle_request(Message m, const std::shared_ptr<Outlet>& outle
   info.id = m.id;
   info.method = m.method;
   info.reply_budget_bytes = server_->definition.reply_budget_bytes;
+  {
+    std::lock_guard lock(mutex_);
+    info.working_directory = working_directory_;
+  }
   const bool modern = info.revision.modern();
 
   // Quick methods are answered where the message was read; the rest may wait for disks and devices.
@@ -230,6 +234,11 @@ Result<Json> SessionImpl::request(Outlet& outlet, const std::string& method, con
   if (!pending.done) return fail(ErrorKind::Cancelled, "the request ended before the client answered " + method);
   if (!pending.error.is_null()) return fail(ErrorKind::Unavailable, "the client answered " + method + " with an error", {{"error", pending.error}});
   return std::move(pending.result);
+}
+
+void SessionImpl::set_working_directory(std::string path) {
+  std::lock_guard lock(mutex_);
+  working_directory_ = std::move(path);
 }
 
 void SessionImpl::close() {

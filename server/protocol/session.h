@@ -21,6 +21,7 @@ class SessionImpl final : public Session, public PeerRequests {
   void receive(std::string_view text, std::shared_ptr<Outlet> outlet) override;
   void receive(Json message, std::shared_ptr<Outlet> outlet) override;
   void refuse(const Error& error) override;
+  void set_working_directory(std::string path) override;
   void close() override;
   void cancel(const Outlet* outlet) override;
   int requests_in_flight() const override;
@@ -74,6 +75,7 @@ class SessionImpl final : public Session, public PeerRequests {
   std::string version_;  // negotiated legacy revision; empty before initialize
   Json client_capabilities_ = Json::object();
   std::string client_name_;
+  std::string working_directory_;
   LogLevel log_level_ = LogLevel::Info;                 // legacy; the revision leaves the level before logging/setLevel to the server
   std::set<std::string> subscriptions_;                 // legacy
   std::map<std::string, std::shared_ptr<Call>> calls_;  // by dumped id

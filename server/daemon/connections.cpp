@@ -1,0 +1,226 @@
+#include "server/daemon/connections.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <mutex>
+
+#include "core/base/parse_json.h"
+#include "server/daemon/log.h"
+#include "server/daemon/unix_socket.h"
+
+namespace amk::daemon {
+
+// Sends at once what the socket takes; the rest waits for the loop. Owns the descriptor, so that a handler that ends late
+// can never write into somebody else's.
+class PeerOutlet final : public mcp::Outlet {
+ public:
+  PeerOutlet(int fd, int wake_fd, std::size_t max_unsent) : fd_(fd), wake_fd_(wake_fd), max_unsent_(max_unsent) {}
+  ~PeerOutlet() override { close(); }
+
+  void send(const Json& message) override {
+    const std::string line = canonical_dump(message) + "\n";
+    std::lock_guard lock(mutex_);
+    if (fd_ < 0 || overflowed_) return;
+    std::string_view rest = line;
+    if (unsent_.empty()) rest.remove_prefix(write_some(rest));
+    if (rest.empty()) return;
+    if (unsent_.size() + rest.size() > max_unsent_) {
+      overflowed_ = true;
+      unsent_.clear();
+    } else {
+      unsent_.append(rest);
+    }
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = ::write(wake_fd_, &one, sizeof one);
+  }
+
+  // Sends on. True if something is still unsent.
+  bool flush() {
+    std::lock_guard lock(mutex_);
+    if (fd_ < 0 || unsent_.empty()) return false;
+    unsent_.erase(0, write_some(unsent_));
+    return !unsent_.empty();
+  }
+  bool unsent() const {
+    std::lock_guard lock(mutex_);
+    return !unsent_.empty();
+  }
+  bool overflowed() const {
+    std::lock_guard lock(mutex_);
+    return overflowed_;
+  }
+  void close() {
+    std::lock_guard lock(mutex_);
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+    unsent_.clear();
+  }
+
+ private:
+  std::size_t write_some(std::string_view bytes) {
+    ssize_t n;
+    do n = ::send(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    // A broken connection shows up as a hang-up in the loop, which drops the peer.
+    return n < 0 ? 0 : static_cast<std::size_t>(n);
+  }
+
+  mutable std::mutex mutex_;
+  int fd_;
+  const int wake_fd_;
+  const std::size_t max_unsent_;
+  bool overflowed_ = false;
+  std::string unsent_;
+};
+
+Connections::Connections(mcp::Server& server, int listen_fd, Options options)
+    : server_(server),
+      options_(std::move(options)),
+      listen_fd_(listen_fd),
+      epoll_fd_(::epoll_create1(EPOLL_CLOEXEC)),
+      wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  watch(listen_fd_, EPOLLIN, true);
+  watch(wake_fd_, EPOLLIN, true);
+}
+
+Connections::~Connections() {
+  while (!peers_.empty()) drop(peers_.begin()->first);
+  stop_listening();
+  ::close(epoll_fd_);
+  // wake_fd_ is not closed while a handler's outlet may still write to it: sessions are closed by now, and a closed outlet is silent.
+  ::close(wake_fd_);
+}
+
+void Connections::watch(int fd, std::uint32_t events, bool add) {
+  epoll_event e{};
+  e.events = events;
+  e.data.fd = fd;
+  ::epoll_ctl(epoll_fd_, add ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &e);
+}
+
+void Connections::stop_listening() {
+  if (listen_fd_ >= 0) ::close(listen_fd_);
+  listen_fd_ = -1;
+}
+
+void Connections::accept_all() {
+  for (;;) {
+    const int fd = ::accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      // Out of descriptors: the peer waits in the backlog; without a pause this would spin.
+      if (errno == EMFILE || errno == ENFILE) ::usleep(10'000);
+      return;
+    }
+    if (!peer_is_us(fd) || count() >= options_.max_connections) {
+      log_line("warning", count() >= options_.max_connections ? "connection refused: too many" : "connection refused: another user");
+      ::close(fd);
+      continue;
+    }
+    auto outlet = std::make_shared<PeerOutlet>(fd, wake_fd_, options_.max_unsent_bytes);
+    outlet->send({{"amk_daemon", options_.hello}});
+    auto session = server_.open(outlet);
+    peers_.emplace(fd, Peer{fd, mcp::LineFramer(server_.options().max_message_bytes), std::move(outlet), std::move(session)});
+    watch(fd, EPOLLIN | EPOLLRDHUP, true);
+  }
+}
+
+void Connections::run_once() {
+  epoll_event events[64];
+  const int n = ::epoll_wait(epoll_fd_, events, 64, 0);
+  for (int i = 0; i < n; ++i) {
+    const int fd = events[i].data.fd;
+    if (fd == listen_fd_) {
+      accept_all();
+      continue;
+    }
+    if (fd == wake_fd_) {
+      std::uint64_t count_read;
+      [[maybe_unused]] const ssize_t got = ::read(wake_fd_, &count_read, sizeof count_read);
+      std::vector<int> overflowed;
+      for (auto& [peer_fd, peer] : peers_) {
+        if (peer.outlet->overflowed()) overflowed.push_back(peer_fd);
+        if (peer.outlet->unsent()) watch(peer_fd, EPOLLIN | EPOLLRDHUP | EPOLLOUT, false);
+      }
+      for (int peer_fd : overflowed) {
+        log_line("warning", "connection dropped: the client does not read");
+        drop(peer_fd);
+      }
+      continue;
+    }
+    const auto it = peers_.find(fd);
+    if (it == peers_.end()) continue;
+    if ((events[i].events & EPOLLOUT) && !it->second.outlet->flush()) watch(fd, EPOLLIN | EPOLLRDHUP, false);
+    if (events[i].events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) read_from(it->second);
+  }
+}
+
+void Connections::read_from(Peer& peer) {
+  const int fd = peer.fd;
+  char buffer[65536];
+  // A bounded number of reads: one busy peer must not starve the others.
+  for (int i = 0; i < 16; ++i) {
+    const ssize_t n = ::recv(fd, buffer, sizeof buffer, MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (n <= 0) return drop(fd);
+    peer.framer.feed({buffer, static_cast<std::size_t>(n)});
+    while (auto line = peer.framer.next()) {
+      if (*line)
+        handle_line(peer, **line);
+      else
+        peer.session->refuse(line->error());
+      if (retired_) return;
+    }
+    if (static_cast<std::size_t>(n) < sizeof buffer) return;
+  }
+}
+
+void Connections::handle_line(Peer& peer, const std::string& line) {
+  if (!peer.greeted) {
+    peer.greeted = true;
+    if (handle_greeting(peer, line)) return;
+  }
+  peer.session->receive(std::string_view(line));
+}
+
+bool Connections::handle_greeting(Peer& peer, const std::string& line) {
+  if (!line.starts_with("{\"amk_client\"")) return false;
+  auto parsed = parse_json(line, "greeting", {.max_bytes = 64u << 10});
+  if (!parsed || !parsed->contains("amk_client") || !(*parsed)["amk_client"].is_object()) return false;
+  const Json& client = (*parsed)["amk_client"];
+  if (const auto cwd = client.find("cwd"); cwd != client.end() && cwd->is_string()) peer.session->set_working_directory(cwd->get<std::string>());
+  if (client.contains("retire")) {
+    retired_ = count() == 1 && options_.may_retire && options_.may_retire();
+    if (!retired_) peer.outlet->send({{"amk_daemon", {{"stays", true}}}});
+    peer.greeted = false;  // the client goes on with a proper greeting
+  }
+  return true;
+}
+
+void Connections::drop(int fd) {
+  const auto it = peers_.find(fd);
+  if (it == peers_.end()) return;
+  it->second.session->close();
+  ::epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
+  it->second.outlet->close();
+  peers_.erase(it);
+}
+
+void Connections::flush(int limit_ms) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
+  for (;;) {
+    bool waiting = false;
+    for (auto& [fd, peer] : peers_) waiting = peer.outlet->flush() || waiting;
+    if (!waiting || std::chrono::steady_clock::now() >= until) return;
+    ::poll(nullptr, 0, 1);
+  }
+}
+
+}  // namespace amk::daemon

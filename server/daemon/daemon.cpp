@@ -1,0 +1,138 @@
+#include "server/daemon/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "server/daemon/connections.h"
+#include "server/daemon/log.h"
+#include "server/daemon/unix_socket.h"
+
+namespace amk::daemon {
+namespace {
+
+class Fd {
+ public:
+  explicit Fd(int fd) : fd_(fd) {}
+  ~Fd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// What the starter waits for: one line, then the end of the pipe.
+class Ready {
+ public:
+  explicit Ready(int fd) : fd_(fd) {}
+  ~Ready() { say(""); }
+  void say(const std::string& line) {
+    if (fd_ < 0) return;
+    const std::string text = line.empty() ? "" : line + "\n";
+    [[maybe_unused]] const ssize_t n = ::write(fd_, text.data(), text.size());
+    ::close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_;
+};
+
+// A handler that ignores its stop token must not keep a daemon that was told to go: the store survives being cut off.
+void exit_at_the_latest(std::chrono::seconds limit) {
+  std::thread([limit] {
+    std::this_thread::sleep_for(limit);
+    log_line("error", "handlers did not stop in time; exiting anyway");
+    ::_exit(1);
+  }).detach();
+}
+
+}  // namespace
+
+Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
+                              const std::function<Result<std::shared_ptr<mcp::Server>>()>& make_server) {
+  Ready ready(options.ready_fd);
+  ::signal(SIGPIPE, SIG_IGN);
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int s : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, s);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  const Fd lock(::open(paths.lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (lock.get() < 0) return os_error("open", paths.lock.string());
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return os_error("flock", paths.lock.string());
+    ready.say("running");
+    return DaemonExit::AlreadyRunning;
+  }
+  AMK_TRY(listen_fd, listen_unix(paths.socket));
+  auto made = make_server();
+  if (!made) {
+    ::close(listen_fd);
+    ::unlink(paths.socket.c_str());
+    log_line("error", "the daemon cannot start: " + made.error().message);
+    ready.say("error " + to_json(made.error()).dump(-1, ' ', false, Json::error_handler_t::replace));
+    return tl::unexpected<Error>(std::move(made).error());
+  }
+  const std::shared_ptr<mcp::Server> server = *std::move(made);
+  const auto busy = [&] { return options.busy && options.busy(); };
+
+  DaemonExit why = DaemonExit::Idle;
+  {
+    Connections connections(*server, listen_fd,
+                            {.hello = {{"build", build_id()}, {"pid", ::getpid()}, {"version", options.version}},
+                             .max_connections = options.max_connections,
+                             .may_retire = [&] { return !busy(); }});
+    const Fd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC));
+    log_line("info", "daemon " + std::to_string(::getpid()) + " serves " + paths.workspace.string() + " at " + paths.socket.string());
+    ready.say("ok");
+    if (options.on_listening) options.on_listening();
+
+    auto last_busy = std::chrono::steady_clock::now();
+    for (;;) {
+      pollfd fds[2] = {{connections.poll_fd(), POLLIN, 0}, {signal_fd.get(), POLLIN, 0}};
+      const bool can_idle = options.idle_exit_s > 0;
+      const int tick_ms = can_idle ? std::clamp(static_cast<int>(options.idle_exit_s * 250), 10, 10'000) : -1;
+      ::poll(fds, 2, tick_ms);
+      if (fds[0].revents) connections.run_once();
+      if (fds[1].revents) {
+        signalfd_siginfo info{};
+        if (::read(signal_fd.get(), &info, sizeof info) == sizeof info && info.ssi_signo != SIGHUP) {
+          why = DaemonExit::Signal;
+          break;
+        }
+      }
+      if (connections.retired()) {
+        why = DaemonExit::Retired;
+        break;
+      }
+      const auto now = std::chrono::steady_clock::now();
+      if (connections.count() > 0 || busy()) last_busy = now;
+      if (can_idle && std::chrono::duration<double>(now - last_busy).count() >= options.idle_exit_s) break;
+    }
+    log_line("info", why == DaemonExit::Idle     ? "idle: exiting"
+                     : why == DaemonExit::Signal ? "told to stop: exiting"
+                                                 : "replaced by another build: exiting");
+    exit_at_the_latest(std::chrono::seconds(10));
+    // In this order: nobody finds the socket any more, then nobody is accepted, then those who are here hear the end.
+    ::unlink(paths.socket.c_str());
+    connections.stop_listening();
+    server->shut_down();
+    connections.flush(100);
+  }
+  return why;
+}
+
+}  // namespace amk::daemon
