@@ -40,7 +40,8 @@ int take_ready_fd();
 // {"/proc/self/exe" resolved, "serve", "--background", "--workspace", …}
 Launch default_launch(const Paths& paths);
 
-// A connected socket; starts the daemon if none answers (within `timeout_s`). A daemon of another build that is not busy is replaced.
+// A connected socket; starts the daemon if none answers (within `timeout_s`). A daemon of another build
+// than launch's executable is replaced if it is neither busy nor serving anybody else.
 Result<int> connect_or_start(const Paths& paths, const Launch& launch, double timeout_s = 10);
 // Without starting: Unavailable if none answers.
 Result<int> connect_only(const Paths& paths);

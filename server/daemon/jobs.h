@@ -31,10 +31,10 @@ class JobContext {
 };
 
 struct JobRequest {
-  std::string kind;             // the tool's name
-  Json args = Json::object();   // what defines the job: compared when a request_key is repeated
-  std::string request_key;      // empty: always a new job (but see join_identical)
-  bool join_identical = false;  // without a key: join a queued or running job of the same kind and args
+  std::string kind;              // the tool's name
+  Json args = Json::object();    // what defines the job: compared when a request_key is repeated
+  std::string request_key = {};  // empty: always a new job (but see join_identical)
+  bool join_identical = false;   // without a key: join a queued or running job of the same kind and args
   std::function<Result<Json>(JobContext&)> run;
 };
 

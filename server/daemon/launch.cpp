@@ -64,16 +64,16 @@ Json hello_of(int fd, Clock::time_point until) {
   return (*parsed)["amk_daemon"];
 }
 
-// A connection on which the daemon has said hello, greeted back. Another build that is not busy is asked to make room: then
-// Conflict, and the caller starts ours.
-Result<int> greet(int fd, Clock::time_point until, bool replace_other_builds) {
+// A connection on which the daemon has said hello, greeted back. A daemon of another build than wanted (empty: any will do) is asked to
+// make room if it is not busy: then Conflict, and the caller starts the wanted one.
+Result<int> greet(int fd, Clock::time_point until, const std::string& wanted_build) {
   const Json hello = hello_of(fd, until);
   if (hello.empty()) {
     ::close(fd);
     return fail(ErrorKind::Unavailable, "the daemon went away while we connected");
   }
-  if (replace_other_builds && hello.value("build", Json()) != build_id()) {
-    send_line(fd, {{"amk_client", {{"retire", build_id()}}}});
+  if (!wanted_build.empty() && hello.value("build", Json()) != wanted_build) {
+    send_line(fd, {{"amk_client", {{"retire", wanted_build}}}});
     const Json answer = hello_of(fd, until);
     if (answer.empty()) {
       ::close(fd);
@@ -91,9 +91,9 @@ Result<int> greet(int fd, Clock::time_point until, bool replace_other_builds) {
   return fd;
 }
 
-Result<int> try_connect(const Paths& paths, Clock::time_point until, bool replace_other_builds) {
+Result<int> try_connect(const Paths& paths, Clock::time_point until, const std::string& wanted_build) {
   AMK_TRY(fd, connect_unix(paths.socket));
-  return greet(fd, until, replace_other_builds);
+  return greet(fd, until, wanted_build);
 }
 
 // Everything that the child needs is made before fork: between fork and exec only async-signal-safe calls are allowed, since
@@ -179,24 +179,26 @@ Status start(const Paths& paths, const Launch& launch, Clock::time_point until) 
               {{"log", (paths.logs / "daemon.out").string()}});
 }
 
+std::string build_of(const std::string& executable) {
+  const int fd = ::open(executable.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat info {};
+  std::string out = "unknown";
+  if (fd >= 0 && ::fstat(fd, &info) == 0 && info.st_size > 0) {
+    const auto size = static_cast<std::size_t>(info.st_size);
+    void* map = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
+    if (map != MAP_FAILED) {
+      out = hash128_hex({static_cast<const char*>(map), size});
+      ::munmap(map, size);
+    }
+  }
+  if (fd >= 0) ::close(fd);
+  return out;
+}
+
 }  // namespace
 
 std::string build_id() {
-  static const std::string id = [] {
-    const int fd = ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    struct stat info {};
-    std::string out = "unknown";
-    if (fd >= 0 && ::fstat(fd, &info) == 0 && info.st_size > 0) {
-      const auto size = static_cast<std::size_t>(info.st_size);
-      void* map = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
-      if (map != MAP_FAILED) {
-        out = hash128_hex({static_cast<const char*>(map), size});
-        ::munmap(map, size);
-      }
-    }
-    if (fd >= 0) ::close(fd);
-    return out;
-  }();
+  static const std::string id = build_of("/proc/self/exe");
   return id;
 }
 
@@ -219,13 +221,16 @@ Launch default_launch(const Paths& paths) {
   return {{self, "serve", "--background", "--workspace", paths.workspace.string()}};
 }
 
-Result<int> connect_only(const Paths& paths) { return try_connect(paths, Clock::now() + std::chrono::seconds(5), false); }
+Result<int> connect_only(const Paths& paths) { return try_connect(paths, Clock::now() + std::chrono::seconds(5), ""); }
 
 Result<int> connect_or_start(const Paths& paths, const Launch& launch, double timeout_s) {
   const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s));
+  std::string wanted_build = build_of(launch.argv.at(0));
   for (int attempt = 0;; ++attempt) {
-    auto fd = try_connect(paths, until, true);
+    auto fd = try_connect(paths, until, wanted_build);
     if (fd) return fd;
+    // Asked once: two builds that take turns must not chase each other away.
+    if (fd.error().kind == ErrorKind::Conflict) wanted_build.clear();
     if (Clock::now() >= until)
       return fail(ErrorKind::Unavailable, "no daemon for " + paths.workspace.string() + " within " + std::to_string(timeout_s) +
                                               " s: " + fd.error().message + "; see " + paths.logs.string());
