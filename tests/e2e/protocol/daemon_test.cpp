@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "server/daemon/client.h"
-#include "tests/e2e/protocol/process.h"
+#include "tests/support/process/process.h"
 
 using namespace amk;
 using namespace amk::testing;

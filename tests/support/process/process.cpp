@@ -1,12 +1,13 @@
-#include "tests/e2e/protocol/process.h"
+#include "tests/support/process/process.h"
 
-#include <doctest/doctest.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <stdexcept>
 
 #include "server/daemon/random_id.h"
 
@@ -32,8 +33,7 @@ std::string read_small(const fs::path& path) {
 Process::Process(std::vector<std::string> argv, std::vector<std::string> environment) {
   ::signal(SIGPIPE, SIG_IGN);
   int in[2], out[2];
-  REQUIRE(::pipe2(in, O_CLOEXEC) == 0);
-  REQUIRE(::pipe2(out, O_CLOEXEC) == 0);
+  if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("pipe2 failed");
   std::vector<char*> args, env;
   for (std::string& a : argv) args.push_back(a.data());
   args.push_back(nullptr);
@@ -48,7 +48,7 @@ Process::Process(std::vector<std::string> argv, std::vector<std::string> environ
     ::execve(args[0], args.data(), env.data());
     ::_exit(127);
   }
-  REQUIRE(pid_ > 0);
+  if (pid_ < 0) throw std::runtime_error("fork failed");
   ::close(in[0]);
   ::close(out[1]);
   in_ = in[1];
@@ -105,12 +105,11 @@ std::optional<std::string> Process::read_line(Milliseconds limit) {
 Json Process::reply(const Json& id, Milliseconds limit) {
   while (auto line = read_line(limit)) {
     Json m = Json::parse(*line, nullptr, false);
-    CHECK_MESSAGE(m.is_object(), "stdout must carry messages only: ", *line);
-    if (m.is_object() && m.contains("id") && m["id"] == id && !m.contains("method")) return m;
+    if (!m.is_object()) throw std::runtime_error("stdout must carry messages only, not: " + line->substr(0, 500));
+    if (m.contains("id") && m["id"] == id && !m.contains("method")) return m;
     others.push_back(std::move(m));
   }
-  CHECK_MESSAGE(false, "no reply to ", id.dump());
-  return nullptr;
+  throw std::runtime_error("no reply to " + id.dump());
 }
 
 std::string Process::read_rest() {

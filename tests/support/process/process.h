@@ -1,4 +1,5 @@
-// A child process with pipes, and a workspace that cleans up after itself.
+// A child process with pipes that speaks newline-delimited JSON-RPC, and a workspace that cleans up after itself. For tests and benchmarks.
+// What goes wrong is thrown as std::runtime_error.
 #pragma once
 
 #include <sys/types.h>
@@ -29,7 +30,8 @@ class Process {
   void close_stdout();
   // The next line of stdout; nullopt at the end or when it does not come in time.
   std::optional<std::string> read_line(Milliseconds limit = Milliseconds(20'000));
-  // Reads messages until the reply with this id; null if it does not come. What passed by is kept in `others`.
+  // Reads messages until the reply with this id; throws if it does not come, or if something is no message. What passed by is kept in
+  // `others`.
   Json reply(const Json& id, Milliseconds limit = Milliseconds(20'000));
   Json request(const std::string& method, Json params, int id) {
     send({{"jsonrpc", "2.0"}, {"id", id}, {"method", method}, {"params", std::move(params)}});
