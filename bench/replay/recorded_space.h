@@ -1,0 +1,41 @@
+// An exhaustively measured tuning space, replayed with its noise. File: tab-separated; parameter columns, then status ("ok" or what
+// went wrong), then runtimes_ms (comma-separated samples). A combination without a row breaks a static rule of the recorded program.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/random.h"
+#include "core/schedule/space.h"
+
+namespace amk {
+
+class RecordedSpace {
+ public:
+  static Result<RecordedSpace> load(const std::filesystem::path& file);
+
+  const std::string& name() const { return name_; }
+  const SearchSpace& space() const { return space_; }
+  double optimum() const { return optimum_; }
+  std::size_t rows() const { return medians_.size(); }
+
+  // Median of all samples; empty for a failed configuration. `point` must have a row.
+  std::optional<double> true_cost(const Point& point) const;
+  // What one evaluation would have seen: the median of `samples` draws with replacement from the recorded ones.
+  std::optional<double> noisy_cost(const Point& point, int samples, Rng& rng) const;
+  const std::vector<std::vector<double>>& samples() const { return samples_; }
+
+ private:
+  std::int32_t row_of(const Point& point) const;
+
+  std::string name_;
+  SearchSpace space_;
+  std::vector<std::int32_t> row_by_index_;  // mixed-radix index of the point -> row, -1: no row
+  std::vector<std::vector<double>> samples_;
+  std::vector<double> medians_;  // NaN: failed
+  double optimum_ = 0;
+};
+
+}  // namespace amk
