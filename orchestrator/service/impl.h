@@ -1,0 +1,29 @@
+// Shared by the service's sources only.
+#pragma once
+
+#include "orchestrator/service/service.h"
+
+namespace amk {
+
+struct Service::Impl {
+  Impl(ServiceOptions o, Store& s, Judge& j)
+      : options(std::move(o)), store(s), judge(j), campaigns(s), rows(s), files(s), workloads(options.gpus_dir, j) {}
+
+  Result<CampaignInfo> open_campaign(const Opened& opened, const CampaignPolicy& policy = {});
+
+  ServiceOptions options;
+  Store& store;
+  Judge& judge;
+  CampaignService campaigns;
+  Results rows;
+  ResultFiles files;
+  Workloads workloads;
+};
+
+// Fills `versus` of a predicted verdict: predictions are exact numbers, so the interval has no width.
+void compare_predicted(Verdict& verdict, const std::optional<Experiment>& incumbent);
+
+// {"knob": [from, to]} for every knob in which two canonical configs differ.
+Json config_difference(const SearchSpace& space, const Workload& workload, const Json& from, const Json& to);
+
+}  // namespace amk

@@ -1,0 +1,32 @@
+// Where candidates are judged: the CPU path of the family, or a GPU worker. An interface, so that loops can be tested with a fake.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "kernels/family.h"
+
+namespace amk {
+
+class Judge {
+ public:
+  virtual ~Judge() = default;
+  // The local GPU as a target ("auto"), when there is a usable one. Probed lazily, at most once; thread-safe.
+  virtual std::optional<GpuTarget> local_gpu() = 0;
+  // What `doctor` says of GPUs, driver, NVRTC, NVML: {"gpus": […], "driver": …, …, "missing": […]}.
+  virtual Json gpu_report() = 0;
+  // One whole judgement; `incumbent` (canonical config) is compared in turn where the device measures. Error: the machinery failed.
+  virtual Result<Verdict> judge(const Workload& workload, const Json& canonical, Device device, const std::optional<Json>& incumbent,
+                                const Progress& progress) = 0;
+};
+
+// Judges on the CPU; has no GPU.
+class CpuJudge : public Judge {
+ public:
+  std::optional<GpuTarget> local_gpu() override { return std::nullopt; }
+  Json gpu_report() override;
+  Result<Verdict> judge(const Workload& workload, const Json& canonical, Device device, const std::optional<Json>& incumbent,
+                        const Progress& progress) override;
+};
+
+}  // namespace amk

@@ -1,0 +1,151 @@
+// What an agent reads before it tries something: the space, the incumbent, what was tried around it, which knobs mattered, what to try next.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "core/base/json.h"
+#include "core/base/random.h"
+#include "orchestrator/service/impl.h"
+#include "orchestrator/strategy/archive.h"
+
+namespace amk {
+namespace {
+
+constexpr std::size_t kSuggestions = 5;
+constexpr std::size_t kNeighboursShown = 6;
+constexpr auto kPredictionBudget = std::chrono::milliseconds(400);  // predictions of large models cost milliseconds each
+
+struct Tried {
+  Experiment experiment;
+  Point point;
+};
+
+std::string number_text(double v) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", v);
+  return text;
+}
+
+// Share of the variance of log latency that a knob's choice explains (eta squared), over the correct experiments. Choices are confounded in
+// a search that moves one knob at a time, so this is a hint, and says on how many observations it rests.
+Json knob_importance(const SearchSpace& space, const std::vector<Tried>& tried) {
+  std::vector<std::pair<const Point*, double>> seen;
+  for (const Tried& t : tried)
+    if (t.experiment.latency_us && !t.experiment.quarantined) seen.emplace_back(&t.point, std::log(*t.experiment.latency_us));
+  Json out = Json::array();
+  constexpr std::size_t kFewest = 6;
+  if (seen.size() < kFewest) return out;
+  double mean = 0;
+  for (const auto& [point, y] : seen) mean += y;
+  mean /= static_cast<double>(seen.size());
+  double total = 0;
+  for (const auto& [point, y] : seen) total += (y - mean) * (y - mean);
+  if (total <= 0) return out;
+  std::vector<std::pair<double, std::size_t>> ranked;
+  for (std::size_t k = 0; k < space.knobs.size(); ++k) {
+    std::map<std::uint16_t, std::pair<double, double>> groups;  // choice -> sum, count
+    for (const auto& [point, y] : seen) {
+      auto& [sum, count] = groups[(*point)[k]];
+      sum += y;
+      count += 1;
+    }
+    if (groups.size() < 2) continue;
+    double between = 0;
+    for (const auto& [choice, group] : groups) between += group.second * std::pow(group.first / group.second - mean, 2);
+    ranked.emplace_back(between / total, k);
+  }
+  std::sort(ranked.rbegin(), ranked.rend());
+  const char* confidence = seen.size() < 15 ? "low" : seen.size() < 60 ? "medium" : "high";
+  for (std::size_t i = 0; i < std::min<std::size_t>(ranked.size(), 5); ++i)
+    out.push_back({{"knob", space.knobs[ranked[i].second].name},
+                   {"explains", std::round(ranked[i].first * 100) / 100},
+                   {"observations", seen.size()},
+                   {"confidence", confidence}});
+  return out;
+}
+
+Json suggestions(const Workload& workload, const Point& incumbent, const Archive& archive, double incumbent_predicted_us) {
+  std::vector<Point> candidates = archive.neighbours(incumbent, true);
+  Rng rng(archive.asked_or_told() + 1);  // other candidates are looked at once something new was tried
+  for (std::size_t i = candidates.size(); i > 1; --i) std::swap(candidates[i - 1], candidates[rng.below(i)]);
+  std::vector<std::pair<double, Point>> predicted;
+  const auto deadline = std::chrono::steady_clock::now() + kPredictionBudget;
+  for (const Point& point : candidates) {
+    if (archive.known(point)) continue;
+    const Json config = workload.config_at(point);
+    if (auto us = workload.predict_us(config)) predicted.emplace_back(*us, point);
+    if (std::chrono::steady_clock::now() > deadline) break;
+  }
+  std::stable_sort(predicted.begin(), predicted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  Json out = Json::array();
+  const SearchSpace& space = workload.space();
+  std::map<std::size_t, int> used;  // at most two suggestions a knob: five variants of one number teach little
+  for (const auto& [us, point] : predicted) {
+    if (out.size() == kSuggestions) break;
+    std::size_t k = 0;
+    while (k < point.size() && point[k] == incumbent[k]) ++k;
+    if (++used[k] > 2) continue;
+    const double change = 100.0 * (us / incumbent_predicted_us - 1.0);
+    const Knob& knob = space.knobs[k];
+    const std::string why = knob.name + " " + knob.choices[incumbent[k]].dump() + " -> " + knob.choices[point[k]].dump() + ": predicted " +
+                            (change <= 0 ? number_text(-change) + "% faster" : number_text(change) + "% slower");
+    out.push_back({{"change", {{knob.name, knob.choices[point[k]]}}}, {"predicted_us", us}, {"why", why}});
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<Json> Service::propose(const std::string& model, const std::string& gpu, const std::string& device) {
+  AMK_TRY(opened, impl_->workloads.open(model, gpu, device));
+  const Workload& workload = *opened.workload;
+  const SearchSpace& space = workload.space();
+  AMK_TRY(campaign, impl_->open_campaign(opened));
+  AMK_TRY(best, impl_->campaigns.best(campaign.id));
+  AMK_TRY(incumbent, workload.canonical(best ? best->config : workload.default_config()));
+
+  std::vector<Tried> tried;
+  Archive archive(space);
+  std::map<std::string, int> counts;
+  AMK_CHECK(impl_->campaigns.replay(campaign.id, 0, [&](const Experiment& e) {
+    if (e.outcome) ++counts[std::string(to_string(*e.outcome))];
+    if (auto point = workload.point_of(e.config); point && e.outcome != Outcome::Lost) {
+      archive.record({*point, e.latency_us});
+      tried.push_back({e, *point});
+    }
+    return true;
+  }));
+
+  Json around = Json::array();  // one knob away from the incumbent, newest first
+  const auto incumbent_point = workload.point_of(incumbent);
+  if (incumbent_point) {
+    archive.mark_asked(*incumbent_point);
+    for (auto it = tried.rbegin(); it != tried.rend() && around.size() < kNeighboursShown; ++it) {
+      std::size_t differing = 0, at = 0;
+      for (std::size_t k = 0; k < it->point.size(); ++k)
+        if (it->point[k] != (*incumbent_point)[k]) ++differing, at = k;
+      if (differing != 1) continue;
+      Json row = {{"change", {{space.knobs[at].name, space.knobs[at].choices[it->point[at]]}}},
+                  {"outcome", it->experiment.outcome ? to_string(*it->experiment.outcome) : "running"}};
+      if (it->experiment.latency_us) row["latency_us"] = *it->experiment.latency_us;
+      around.push_back(std::move(row));
+    }
+  }
+  const auto predicted = workload.predict_us(incumbent);
+
+  Json out = {{"workload", workload.id()}, {"gpu", workload.target().name}, {"device", opened.device_kind()}, {"campaign", to_string(campaign.id)}};
+  out["incumbent"] = incumbent;
+  out["incumbent_is"] = best ? "best" : "default";
+  if (best && best->latency_us) out["incumbent_latency_us"] = *best->latency_us;
+  out["incumbent_predicted_us"] = predicted ? Json(*predicted) : Json(nullptr);
+  out["search_space"] = to_json(space);
+  out["space_size"] = space.size();
+  out["tried"] = {{"experiments", tried.size()}, {"counts", counts}, {"around_incumbent", around}};
+  out["knobs_that_matter"] = knob_importance(space, tried);
+  out["suggestions"] = incumbent_point && predicted ? suggestions(workload, *incumbent_point, archive, *predicted) : Json::array();
+  return out;
+}
+
+}  // namespace amk

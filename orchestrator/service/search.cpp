@@ -1,0 +1,235 @@
+// The keep/revert loops: a strategy proposes, the judge judges, the campaign decides.
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <map>
+
+#include "core/base/json.h"
+#include "orchestrator/service/impl.h"
+#include "orchestrator/strategy/strategy.h"
+
+namespace amk {
+namespace {
+
+constexpr std::size_t kRowsShown = 20;  // keeps the reply under 8 KB
+
+struct Run {
+  Opened opened;
+  CampaignInfo campaign;
+  std::string tag;  // names the run: experiments of a resumed run carry it
+  std::unique_ptr<Strategy> strategy;
+  std::int64_t done = 0;   // evaluations of this run, resumed ones included
+  std::vector<Json> rows;  // of this call, the last kRowsShown
+  std::map<std::string, std::int64_t> counts;
+  std::string stopped;  // why the run ended
+};
+
+std::optional<double> cost_of(const Experiment& e) {
+  return e.quarantined ? std::nullopt : e.latency_us;  // present only with a correctness PASS
+}
+
+Json short_row(const Run& run, const Experiment& e, const std::optional<Experiment>& before) {
+  Json row = {{"experiment", to_string(e.id)}, {"schedule_id", e.schedule_id}, {"outcome", e.outcome ? to_string(*e.outcome) : "running"}};
+  row["latency_us"] = e.latency_us ? Json(*e.latency_us) : Json(nullptr);
+  if (!e.reason.empty()) row["reason"] = e.reason;
+  if (before) {
+    Json changed = config_difference(run.opened.workload->space(), *run.opened.workload, before->config, e.config);
+    if (!changed.empty() && changed.size() <= 4) row["changed"] = std::move(changed);
+  }
+  return row;
+}
+
+// Starts the strategy from what the campaign knows. Experiments of this very run are replayed through ask(), so that a resumed run goes on
+// exactly as an uninterrupted one would have; all others are simply told.
+Status prime(Service::Impl& impl, Run& run, const SearchRequest& request, bool resumable) {
+  const Workload& workload = *run.opened.workload;
+  StrategyOptions options;
+  options.seed = request.seed;
+  options.expected_evaluations = static_cast<std::size_t>(request.iters.value_or(request.budget));
+  if (request.start_config) {
+    AMK_TRY(canonical, workload.canonical(*request.start_config));
+    AMK_TRY(point, workload.point_of(canonical));
+    options.start.push_back(point);
+  }
+
+  std::vector<Experiment> before, mine;
+  AMK_CHECK(impl.campaigns.replay(run.campaign.id, 0, [&](const Experiment& e) {
+    if (e.outcome == Outcome::Lost) return true;
+    (resumable && e.loop == run.tag ? mine : before).push_back(e);
+    return true;
+  }));
+  // The best of what came before this run is where it starts; without any, the default.
+  const Experiment* best = nullptr;
+  for (const Experiment& e : before)
+    if (cost_of(e) && (!best || *cost_of(e) < *cost_of(*best))) best = &e;
+  if (best == nullptr) {
+    AMK_TRY(canonical, workload.canonical(workload.default_config()));
+    if (auto point = workload.point_of(canonical)) options.start.push_back(*point);
+  }
+  AMK_TRY(strategy, make_strategy(request.strategy.empty() ? kDefaultStrategy : request.strategy, workload.space(), options));
+  run.strategy = std::move(strategy);
+  for (const Experiment& e : before)
+    if (auto point = workload.point_of(e.config)) run.strategy->tell({*point, cost_of(e)});
+  for (const Experiment& e : mine) {
+    (void)run.strategy->ask(1);  // advances its random numbers as the first time; what it asked is what was evaluated
+    if (auto point = workload.point_of(e.config)) run.strategy->tell({*point, cost_of(e)});
+    ++run.done;
+    if (e.outcome) ++run.counts[std::string(to_string(*e.outcome))];
+  }
+  return {};
+}
+
+// One evaluation. False: the run is over (run.stopped says why).
+Result<bool> evaluate_one(Service::Impl& impl, Run& run, bool ignore_plateau, const Progress& progress) {
+  const Workload& workload = *run.opened.workload;
+  const std::vector<Point> points = run.strategy->ask(1);
+  if (points.empty()) {
+    run.stopped = "space-exhausted";
+    return false;
+  }
+  BeginRequest begin;
+  begin.config = workload.config_at(points[0]);
+  AMK_TRY(canonical, workload.canonical(begin.config));
+  begin.config = canonical;
+  begin.schedule_id = workload.schedule_id(canonical);
+  begin.loop = run.tag;
+  begin.strategy = run.strategy->name();
+
+  auto ticket = impl.campaigns.begin(run.campaign.id, begin);
+  if (!ticket && ticket.error().data.value("reason", "") == "campaign-done") {
+    AMK_TRY(info, impl.campaigns.info(run.campaign.id));
+    if (!(ignore_plateau && info.done_reason == "plateau")) {
+      run.stopped = info.done_reason;
+      return false;
+    }
+    AMK_CHECK(impl.campaigns.reopen(run.campaign.id));
+    ticket = impl.campaigns.begin(run.campaign.id, begin);
+  }
+  if (!ticket && ticket.error().data.value("reason", "") == "quarantined") {
+    run.strategy->tell({points[0], std::nullopt});
+    return true;
+  }
+  if (!ticket) return tl::unexpected<Error>(ticket.error());
+
+  AMK_TRY(best, impl.campaigns.best(run.campaign.id));
+  auto verdict = impl.judge.judge(workload, canonical, run.opened.device, best ? std::optional(best->config) : std::nullopt, progress);
+  if (!verdict) {
+    // The machinery failed: the candidate is not to blame, the run ends, and the error says what to mend.
+    (void)impl.campaigns.lose(*ticket, verdict.error().message);
+    return tl::unexpected<Error>(verdict.error());
+  }
+  compare_predicted(*verdict, best);
+  AMK_TRY(recorded, impl.campaigns.finish(*ticket, std::move(*verdict)));
+  const Experiment& e = recorded.experiment;
+  ++run.done;
+  if (e.outcome) ++run.counts[std::string(to_string(*e.outcome))];
+  run.strategy->tell({points[0], cost_of(e)});
+  run.rows.push_back(short_row(run, e, best));
+  if (run.rows.size() > kRowsShown) run.rows.erase(run.rows.begin());
+  if (recorded.state == CampaignState::Done && !(ignore_plateau && recorded.done_reason == "plateau")) {
+    run.stopped = recorded.done_reason;
+    return false;
+  }
+  return true;
+}
+
+Result<Run> start(Service::Impl& impl, const SearchRequest& request, const CampaignPolicy& policy, bool resumable) {
+  Run run;
+  AMK_TRY(opened, impl.workloads.open(request.model, request.gpu, request.device));
+  run.opened = std::move(opened);
+  AMK_TRY(campaign, impl.open_campaign(run.opened, policy));
+  run.campaign = campaign;
+  const std::string strategy = request.strategy.empty() ? std::string(kDefaultStrategy) : request.strategy;
+  run.tag = (resumable ? "autoresearch/" : "loop/") + strategy + "/seed" + std::to_string(request.seed);
+  if (request.start_config) {
+    AMK_TRY(canonical, run.opened.workload->canonical(*request.start_config));
+    run.tag += "/from-" + run.opened.workload->schedule_id(canonical);
+  }
+  return run;
+}
+
+Result<Json> result_of(Service::Impl& impl, const Run& run) {
+  Json out = {{"workload", run.opened.workload->id()},
+              {"gpu", run.opened.workload->target().name},
+              {"device", run.opened.device_kind()},
+              {"campaign", to_string(run.campaign.id)},
+              {"evaluations", run.done},
+              {"counts", run.counts},
+              {"rows", run.rows},
+              {"stopped", run.stopped}};
+  AMK_TRY(best, impl.campaigns.best(run.campaign.id));
+  AMK_TRY(baseline, impl.campaigns.baseline(run.campaign.id));
+  out["best_config"] = best ? best->config : Json(nullptr);
+  out["best_verdict"] = nullptr;
+  if (best) {
+    AMK_TRY(verdict, impl.campaigns.verdict(best->verdict_id));
+    out["best_verdict"] = to_json(verdict);
+    out["best_verdict"].erase("config");  // best_config says it
+    if (baseline && baseline->latency_us && best->latency_us) out["speedup_vs_baseline"] = *baseline->latency_us / *best->latency_us;
+  }
+  return out;
+}
+
+std::string headline(Service::Impl& impl, const Run& run) {
+  const auto best = impl.campaigns.best(run.campaign.id);
+  if (!best || !*best || !(*best)->latency_us) return "no correct candidate yet";
+  char text[64];
+  std::snprintf(text, sizeof text, "best %.1f µs", *(*best)->latency_us);
+  return text;
+}
+
+}  // namespace
+
+Result<Json> Service::loop(const SearchRequest& request, const Progress& progress) {
+  AMK_TRY(run, start(*impl_, request, {}, false));
+  AMK_CHECK(prime(*impl_, run, request, false));
+  const auto busy = impl_->campaigns.activity(run.campaign.id);
+  const std::int64_t budget = request.budget;
+  while (run.stopped.empty() && run.done < budget) {
+    if (progress.stop.stop_requested()) {
+      run.stopped = "cancelled";
+      break;
+    }
+    AMK_TRY(more, evaluate_one(*impl_, run, true, progress));
+    if (progress.report) progress.report(static_cast<double>(run.done) / static_cast<double>(budget), headline(*impl_, run));
+    if (!more) break;
+  }
+  if (run.stopped.empty()) run.stopped = "budget";
+  return result_of(*impl_, run);
+}
+
+Result<Json> Service::autoresearch(const SearchRequest& request, const Progress& progress) {
+  CampaignPolicy policy;
+  if (request.overnight) policy.plateau = 0;
+  if (request.minutes) policy.budget_us = static_cast<std::int64_t>(*request.minutes * 60e6);
+  AMK_TRY(run, start(*impl_, request, policy, true));
+  // The same campaign may have been opened under other rules before: this request's rules hold from now on.
+  if (!(run.campaign.policy == policy)) {
+    AMK_TRY(info, impl_->campaigns.set_policy(run.campaign.id, policy));
+    run.campaign = info;
+  }
+  if (request.reopen && run.campaign.state == CampaignState::Done) AMK_CHECK(impl_->campaigns.reopen(run.campaign.id, policy));
+  AMK_CHECK(prime(*impl_, run, request, true));
+  const auto busy = impl_->campaigns.activity(run.campaign.id);
+  constexpr std::int64_t kDefaultIters = 64;
+  const std::int64_t iters = request.iters.value_or(request.minutes ? std::numeric_limits<std::int64_t>::max() : kDefaultIters);
+  while (run.stopped.empty() && run.done < iters) {
+    if (progress.stop.stop_requested()) {
+      run.stopped = "cancelled";
+      break;
+    }
+    AMK_TRY(more, evaluate_one(*impl_, run, request.overnight, progress));
+    if (progress.report) {
+      const double fraction = request.iters || !request.minutes ? static_cast<double>(run.done) / static_cast<double>(iters) : -1.0;
+      progress.report(fraction, std::to_string(run.done) + " evaluations, " + headline(*impl_, run));
+    }
+    if (!more) break;
+  }
+  if (run.stopped.empty()) run.stopped = "iters";
+  AMK_TRY(out, result_of(*impl_, run));
+  AMK_TRY(written, report(to_string(run.campaign.id)));
+  out["report"] = written["path"];
+  return out;
+}
+
+}  // namespace amk

@@ -1,0 +1,183 @@
+#include "orchestrator/service/service.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "core/base/json.h"
+#include "core/base/stats.h"
+#include "orchestrator/service/impl.h"
+#include "orchestrator/strategy/strategy.h"
+
+namespace amk {
+namespace {
+
+constexpr std::size_t kTextLimit = 2000;
+
+Status check_text(std::string_view field, const std::string& text) {
+  if (text.size() <= kTextLimit) return {};
+  return bad_field(field, std::to_string(text.size()) + " bytes", "at most " + std::to_string(kTextLimit) + " bytes of text");
+}
+
+// Temporary name, then rename: a reader sees the old report or the new one.
+Status write_file(const std::filesystem::path& path, const std::string& text) {
+  std::error_code code;
+  std::filesystem::create_directories(path.parent_path(), code);
+  const std::filesystem::path temporary = path.string() + ".tmp" + std::to_string(::getpid());
+  {
+    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+    out << text;
+    out.flush();
+    if (!out) return fail(ErrorKind::Io, "cannot write " + temporary.string());
+  }
+  std::filesystem::rename(temporary, path, code);
+  if (code) return fail(ErrorKind::Io, "cannot rename " + temporary.string() + ": " + code.message());
+  return {};
+}
+
+}  // namespace
+
+void compare_predicted(Verdict& verdict, const std::optional<Experiment>& incumbent) {
+  if (verdict.latency_kind != LatencyKind::Predicted || !verdict.latency_us || !incumbent || !incumbent->latency_us) return;
+  Versus versus;
+  versus.incumbent = incumbent->schedule_id;
+  versus.ratio = *incumbent->latency_us / *verdict.latency_us;
+  versus.ci_low = versus.ci_high = versus.ratio;
+  switch (decide({versus.ratio, versus.ratio, versus.ratio})) {
+    case Comparison::Faster:
+      versus.decision = Decision::Faster;
+      break;
+    case Comparison::Slower:
+      versus.decision = Decision::Slower;
+      break;
+    case Comparison::Inconclusive:
+      versus.decision = Decision::Inconclusive;
+      break;
+  }
+  verdict.versus = versus;
+}
+
+Json config_difference(const SearchSpace& space, const Workload& workload, const Json& from, const Json& to) {
+  Json out = Json::object();
+  const auto a = workload.point_of(from), b = workload.point_of(to);
+  if (!a || !b) return out;
+  for (std::size_t k = 0; k < space.knobs.size(); ++k)
+    if ((*a)[k] != (*b)[k]) out[space.knobs[k].name] = {space.knobs[k].choices[(*a)[k]], space.knobs[k].choices[(*b)[k]]};
+  return out;
+}
+
+Result<CampaignInfo> Service::Impl::open_campaign(const Opened& opened, const CampaignPolicy& policy) {
+  return campaigns.open({opened.workload->id(), opened.workload->target().name, opened.device_kind(), opened.workload->regime()}, policy);
+}
+
+Service::Service(ServiceOptions options, Store& store, Judge& judge) : impl_(std::make_unique<Impl>(std::move(options), store, judge)) {
+  // An export that could not be written is repaired by the next rebuild; the store is the truth, so the experiment stands either way.
+  impl_->campaigns.on_end([this](const Experiment& experiment) { (void)impl_->files.append(experiment); });
+  (void)impl_->files.catch_up();
+  (void)impl_->campaigns.expire_leases();
+}
+
+Service::~Service() = default;
+
+CampaignService& Service::campaigns() { return impl_->campaigns; }
+Results& Service::result_rows() { return impl_->rows; }
+ResultFiles& Service::result_files() { return impl_->files; }
+Workloads& Service::workloads() { return impl_->workloads; }
+
+Json Service::doctor() {
+  Json out = {{"version", impl_->options.version}, {"workspace", impl_->options.workspace.string()}};
+  Json advice = Json::array();
+  const StoreHealth health = impl_->store.health();
+  out["store"] = to_json(health);
+  if (health.disk_full) advice.push_back("The disk of the workspace is full: free space; finished results wait in memory and are written then.");
+  if (!health.last_error.empty()) advice.push_back("The last write to the store failed: " + health.last_error);
+  const Json gpu = impl_->judge.gpu_report();
+  for (const auto& [key, value] : gpu.items()) out[key] = value;
+  out["targets"] = gpu_target_names(impl_->options.gpus_dir);
+  out["strategies"] = strategy_names();
+  if (const auto local = impl_->judge.local_gpu()) {
+    out["auto_target"] = local->name;
+  } else {
+    out["auto_target"] = "rtx5090";
+    advice.push_back(
+        "No usable NVIDIA GPU here: device=cpu judges correctness on the reference VM and predicts the latency; device=cuda is unavailable.");
+  }
+  out["healthy"] = !health.disk_full && health.last_error.empty();
+  out["advice"] = advice;
+  return out;
+}
+
+Result<Json> Service::eval(const EvalRequest& request, const Progress& progress) {
+  AMK_CHECK(check_text("hypothesis", request.hypothesis));
+  AMK_TRY(opened, impl_->workloads.open(request.model, request.gpu, request.device));
+  const Workload& workload = *opened.workload;
+  AMK_TRY(canonical, workload.canonical(request.config));
+  AMK_TRY(campaign, impl_->open_campaign(opened));
+  AMK_TRY(best, impl_->campaigns.best(campaign.id));
+  const auto busy = impl_->campaigns.activity(campaign.id);
+  AMK_TRY(verdict, impl_->judge.judge(workload, canonical, opened.device, best ? std::optional(best->config) : std::nullopt, progress));
+  compare_predicted(verdict, best);
+  if (!request.hypothesis.empty()) verdict.notes += (verdict.notes.empty() ? "" : "; ") + ("hypothesis: " + request.hypothesis);
+  AMK_TRY(issued, impl_->campaigns.issue(campaign.id, std::move(verdict)));
+  Json out = to_json(issued);
+  out["campaign"] = to_string(campaign.id);
+  return out;
+}
+
+Result<Json> Service::status(const std::string& campaign) {
+  if (campaign.empty()) return impl_->campaigns.status(std::nullopt);
+  AMK_TRY(id, impl_->campaigns.resolve(campaign));
+  return impl_->campaigns.status(id);
+}
+
+Result<Json> Service::next(const std::string& campaign) {
+  AMK_TRY(id, impl_->campaigns.resolve(campaign));
+  return impl_->campaigns.next(id);
+}
+
+Result<Json> Service::report(const std::string& campaign) {
+  AMK_TRY(id, impl_->campaigns.resolve(campaign));
+  AMK_TRY(report, impl_->campaigns.report(id));
+  const std::filesystem::path base = impl_->options.workspace / "reports" / to_string(id);
+  AMK_CHECK(write_file(base.string() + ".md", report.markdown));
+  AMK_CHECK(write_file(base.string() + ".json", report.json.dump(2) + "\n"));
+  return Json{{"campaign", to_string(id)}, {"markdown", report.markdown}, {"path", base.string() + ".md"}, {"json_path", base.string() + ".json"}};
+}
+
+Result<Json> Service::record(const std::string& campaign, RecordRequest request) {
+  AMK_CHECK(check_text("description", request.description));
+  AMK_TRY(id, impl_->campaigns.resolve(campaign));
+  if (request.config) {
+    AMK_TRY(info, impl_->campaigns.info(id));
+    // The workload alone decides what the config means; the device plays no part in that.
+    AMK_TRY(opened, impl_->workloads.open(info.key.workload, info.key.gpu, "cpu"));
+    AMK_TRY(canonical, opened.workload->canonical(*request.config));
+    request.schedule_id = opened.workload->schedule_id(canonical);
+    request.config = std::move(canonical);
+  }
+  return impl_->campaigns.record(id, request);
+}
+
+Result<Json> Service::results(const Json& arguments) {
+  if (arguments.value("best", false)) return impl_->rows.best();
+  if (arguments.contains("diff")) {
+    const Json& pair = arguments["diff"];
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string())
+      return bad_field("diff", pair, "two schedule_ids or experiment ids, e.g. [\"e3\", \"e7\"]");
+    return impl_->rows.config_diff(pair[0].get<std::string>(), pair[1].get<std::string>());
+  }
+  if (arguments.contains("group")) {
+    if (!arguments["group"].is_string()) return bad_field("group", arguments["group"], "workload, gpu, device_kind, regime or outcome");
+    return impl_->rows.grouped(arguments["group"].get<std::string>());
+  }
+  Json filters = arguments;
+  filters.erase("best");
+  AMK_TRY(query, results_query_from_json(filters));
+  AMK_TRY(page, impl_->rows.page(query));
+  Json out = {{"rows", page.rows}};
+  if (!page.next_cursor.empty()) out["next_cursor"] = page.next_cursor;
+  return out;
+}
+
+}  // namespace amk
