@@ -180,4 +180,11 @@ Result<Json> Service::results(const Json& arguments) {
   return out;
 }
 
+Result<Json> Service::import(const std::filesystem::path& file, const std::string& source) {
+  std::error_code code;
+  if (!std::filesystem::is_regular_file(file, code)) return bad_field("file", file.string(), "the path of a regular .tsv or .jsonl file");
+  AMK_TRY(report, import_results(impl_->store, file, source.empty() ? file.filename().string() : source));
+  return to_json(report);
+}
+
 }  // namespace amk

@@ -57,6 +57,7 @@ class Service {
   Result<Json> report(const std::string& campaign);  // also written to workspace/reports
   Result<Json> record(const std::string& campaign, RecordRequest request);
   Result<Json> results(const Json& arguments);
+  Result<Json> import(const std::filesystem::path& file, const std::string& source);  // foreign rows: never a best
 
   CampaignService& campaigns();
   Results& result_rows();

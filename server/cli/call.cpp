@@ -1,0 +1,150 @@
+#include "server/cli/call.h"
+
+#include <signal.h>
+
+#include <atomic>
+#include <fstream>
+#include <set>
+#include <stop_token>
+#include <thread>
+
+#include "core/base/json.h"
+#include "server/cli/output.h"
+#include "server/daemon/client.h"
+#include "server/daemon/daemon.h"
+#include "server/daemon/log.h"
+#include "server/protocol/server.h"
+#include "server/tools/app.h"
+
+namespace amk::cli {
+namespace {
+
+// Set by the signal handler; watched by a thread that turns it into a stop request.
+std::atomic<bool> g_interrupted{false};
+
+class InterruptWatch {
+ public:
+  explicit InterruptWatch(std::stop_source& source) {
+    struct sigaction action {};
+    action.sa_handler = [](int) { g_interrupted = true; };
+    ::sigaction(SIGINT, &action, &old_int_);
+    ::sigaction(SIGTERM, &action, &old_term_);
+    thread_ = std::jthread([&source](std::stop_token stop) {
+      while (!stop.stop_requested()) {
+        if (g_interrupted) source.request_stop();
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+    });
+  }
+  ~InterruptWatch() {
+    ::sigaction(SIGINT, &old_int_, nullptr);
+    ::sigaction(SIGTERM, &old_term_, nullptr);
+  }
+
+ private:
+  struct sigaction old_int_ {
+  }, old_term_{};
+  std::jthread thread_;
+};
+
+Result<std::unique_ptr<daemon::ToolClient>> make_client(const CallOptions& options) {
+  AMK_TRY(paths, daemon::prepare_paths(options.workspace));
+  if (!options.no_daemon) return daemon::daemon_client(paths, daemon::default_launch(paths));
+  AMK_TRY(app, App::open({paths.workspace}));
+  AMK_TRY(definition, make_definition(app));
+  return daemon::in_process_client(std::make_shared<mcp::Server>(std::move(definition)));
+}
+
+bool still_running(const Json& result) {
+  return result.is_object() && result.contains("job_id") && (result.value("state", "") == "running" || result.value("state", "") == "queued");
+}
+
+// What amk_job says of a finished job, as the original call would have said it.
+Result<Json> unwrap(const Json& job) {
+  if (job.value("state", "") == "done" && job.contains("result")) return job["result"];
+  if (job.contains("error") && job["error"].is_object()) {
+    const Json& e = job["error"];
+    ErrorKind kind = ErrorKind::Internal;
+    for (int k = 0; k <= static_cast<int>(ErrorKind::Internal); ++k)
+      if (to_string(static_cast<ErrorKind>(k)) == e.value("kind", "")) kind = static_cast<ErrorKind>(k);
+    return fail(kind, e.value("message", "the job failed"), e.value("data", Json::object()));
+  }
+  return fail(ErrorKind::Cancelled, "the job ended as " + job.value("state", "unknown"), job);
+}
+
+}  // namespace
+
+Result<Json> call_tool(const CallOptions& options, const std::string& tool, Json args) {
+  static const std::set<std::string> kLong = {"amk_eval", "amk_loop", "amk_autoresearch"};
+  const bool is_long = kLong.count(tool) != 0;
+  if (is_long && options.detach) args["wait_s"] = 0;
+  if (is_long && !options.detach) args["wait_s"] = 50;
+  AMK_TRY(client, make_client(options));
+  std::stop_source source;
+  InterruptWatch watch(source);
+  ProgressBar bar;
+  const auto show = [&bar](const daemon::Progress& p) { bar.show(p.done, p.total, p.message); };
+
+  auto result = client->call(tool, args, show, source.get_token());
+  if (!is_long || options.detach) return result;
+  std::string job_id;
+  while (result && still_running(*result)) {
+    job_id = (*result)["job_id"].get<std::string>();
+    result = client->call("amk_job", {{"job_id", job_id}, {"wait_s", 50}}, show, source.get_token());
+    if (result && !still_running(*result)) return unwrap(*result);
+  }
+  if (!result && result.error().kind == ErrorKind::Cancelled && !job_id.empty()) {
+    (void)client->call("amk_job", {{"job_id", job_id}, {"cancel", true}});
+    return fail(ErrorKind::Cancelled, "interrupted; job " + job_id + " was told to stop, and what it measured is kept", {{"job_id", job_id}});
+  }
+  return result;
+}
+
+Result<Json> export_rows(const CallOptions& options, Json filters, const std::string& file) {
+  const std::filesystem::path path = file;
+  const std::string ending = path.extension().string();
+  if (ending != ".tsv" && ending != ".csv" && ending != ".jsonl") return bad_field("file", file, "a name that ends in .tsv, .csv or .jsonl");
+  filters["limit"] = 200;
+  AMK_TRY(client, make_client(options));
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  if (!out) return fail(ErrorKind::Io, file + ": cannot be written");
+  std::vector<std::string> columns;
+  std::int64_t rows = 0;
+  const auto cell = [&](const Json& v) {
+    std::string text = v.is_string() ? v.get<std::string>() : v.is_null() ? "" : v.dump();
+    if (ending == ".csv") {
+      if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+      std::string quoted = "\"";
+      for (char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+      return quoted + "\"";
+    }
+    std::string escaped;
+    for (char c : text) escaped += c == '\t' ? "\\t" : c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\\' ? "\\\\" : std::string(1, c);
+    return escaped;
+  };
+  for (;;) {
+    AMK_TRY(page, client->call("amk_results", filters));
+    for (const Json& row : page["rows"]) {
+      if (ending == ".jsonl") {
+        out << row.dump() << "\n";
+      } else {
+        const char* separator = ending == ".csv" ? "," : "\t";
+        if (columns.empty()) {
+          for (const auto& [key, value] : row.items()) columns.push_back(key);
+          for (std::size_t c = 0; c < columns.size(); ++c) out << (c ? separator : "") << columns[c];
+          out << "\n";
+        }
+        for (std::size_t c = 0; c < columns.size(); ++c) out << (c ? separator : "") << (row.contains(columns[c]) ? cell(row[columns[c]]) : "");
+        out << "\n";
+      }
+      ++rows;
+    }
+    if (!page.contains("next_cursor")) break;
+    filters["cursor"] = page["next_cursor"];
+  }
+  out.flush();
+  if (!out) return fail(ErrorKind::Io, file + ": could not be written completely");
+  return Json{{"file", std::filesystem::absolute(path).string()}, {"rows", rows}};
+}
+
+}  // namespace amk::cli

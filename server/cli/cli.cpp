@@ -1,0 +1,432 @@
+#include "server/cli/cli.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "core/base/json.h"
+#include "core/base/parse_json.h"
+#include "server/cli/call.h"
+#include "server/cli/output.h"
+#include "server/cli/serve.h"
+#include "server/cli/verbs.h"
+#include "server/tools/app.h"
+
+namespace amk::cli {
+namespace {
+
+struct Globals {
+  std::string workspace;
+  bool no_daemon = false, pretty = false;
+};
+
+std::string default_workspace() {
+  const char* set = std::getenv("AMK_WORKSPACE");
+  return set != nullptr && *set != 0 ? set : "workspace";
+}
+
+// A path means the same to the daemon as to this shell; names (catalogue, org/name, det_gemm:…) stay as they are.
+std::string absolute_model(const std::string& model) {
+  std::error_code code;
+  const bool looks_like_path = model.starts_with(".") || model.starts_with("/") || model.starts_with("~");
+  if (!looks_like_path && model.find('/') == std::string::npos) return model;
+  if (!std::filesystem::is_directory(model, code)) return model;
+  const auto path = std::filesystem::canonical(model, code);
+  return code ? model : path.string();
+}
+
+// --config: "-" is stdin, text that starts with "{" is the config itself, anything else a file.
+Result<Json> read_config(const std::string& source, std::string_view option) {
+  std::string text, what;
+  if (source.starts_with("{")) {
+    text = source;
+    what = option;
+  } else if (source == "-") {
+    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+    what = "stdin";
+  } else {
+    std::error_code code;
+    if (!std::filesystem::is_regular_file(source, code))
+      return bad_field(option, source, "a readable JSON file, - for stdin, or the JSON text itself");
+    std::ifstream in(source, std::ios::binary);
+    text.assign(std::istreambuf_iterator<char>(in), {});
+    if (!in) return fail(ErrorKind::Io, source + ": cannot be read");
+    what = source;
+  }
+  AMK_TRY(value, parse_json(text, what));
+  if (!value.is_object()) return bad_field(option, value, "a JSON object");
+  return value;
+}
+
+// Everything that CLI11 fills in. One verb runs, so that verbs may share fields.
+struct Arguments {
+  std::string model, gpu = "auto", device = "auto", config, start_config, hypothesis, strategy, request_key, campaign, job_id, file, source;
+  std::string status, kind, description, verdict_id, idempotency_key, outcome, latency_kind, schedule_id, sort, cursor, group, out, prompt,
+      prompt_ids, logits;
+  std::vector<std::string> diff;
+  std::int64_t budget = 8, iters = 0, seed = 1, limit = 20, max_tokens = 16;
+  double minutes = 0, wait_s = 0, latency_us = 0, pct_roofline = 0, idle_exit_s = 600;
+  bool overnight = false, cold = false, reopen = false, cancel = false, best = false, verify = false, background = false, detach = false;
+};
+
+void put(Json& args, const char* key, const std::string& value) {
+  if (!value.empty()) args[key] = value;
+}
+
+// A verb that is one tool call: builds its arguments; `judge_exit` reads the exit code off the result.
+struct ToolVerb {
+  std::string tool;
+  std::function<Result<Json>()> arguments;
+  std::function<int(const Json&)> judge_exit = [](const Json&) { return kOk; };
+};
+
+int verdict_exit(const Json& v) {
+  if (v.value("valid", false) && v.value("correct", false)) return kOk;
+  return v.value("status", "") == "unavailable" ? kMachinery : kNotGood;
+}
+
+int search_exit(const Json& r) {
+  if (r.contains("state") && r.contains("job_id")) return kOk;  // --detach
+  return r.contains("best_verdict") && r["best_verdict"].is_object() ? kOk : kNotGood;
+}
+
+class Program {
+ public:
+  explicit Program(int stdout_fd) : stdout_fd_(stdout_fd) { declare(); }
+
+  int run(int argc, char** argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+      std::string text = app_.help();
+      for (CLI::App* sub = &app_; !sub->get_subcommands().empty();) {
+        sub = sub->get_subcommands().front();
+        text = sub->help();
+      }
+      (void)!::write(stdout_fd_, text.data(), text.size());
+      return kOk;
+    } catch (const CLI::CallForVersion&) {
+      return print_document(stdout_fd_, {{"version", version()}}, globals_.pretty) ? kOk : kMachinery;
+    } catch (const CLI::ParseError& e) {
+      return failed({ErrorKind::InvalidArgument, std::string(e.what()) + " (amk --help lists the verbs, amk VERB --help its options)"});
+    }
+    if (!action_) return failed({ErrorKind::InvalidArgument, "no verb; amk --help lists them"});
+    return action_();
+  }
+
+ private:
+  int failed(const Error& error) {
+    std::cerr << "amk: " << error.message << "\n";
+    print_document(stdout_fd_, to_json(error), globals_.pretty);
+    return exit_code_of(error);
+  }
+  int finish(const Result<Json>& result, const std::function<int(const Json&)>& judge_exit = {}) {
+    if (!result) return failed(result.error());
+    const bool printed = print_document(stdout_fd_, *result, globals_.pretty);
+    const int code = judge_exit ? judge_exit(*result) : kOk;
+    return printed ? code : kMachinery;
+  }
+
+  void tool(CLI::App* verb, ToolVerb spec) {
+    verb->callback([this, spec] {
+      action_ = [this, spec]() -> int {
+        auto args = spec.arguments();
+        if (!args) return failed(args.error());
+        return finish(call_tool({globals_.workspace, globals_.no_daemon, a_.detach}, spec.tool, *args), spec.judge_exit);
+      };
+    });
+  }
+
+  void model_options(CLI::App* verb) {
+    verb->add_option("model", a_.model, "Catalogue name, checkpoint folder, org/name, or det_gemm:<op>:<M>x<N>x<K>")->required();
+    verb->add_option("--gpu", a_.gpu, "GPU record, or auto: the local GPU, else rtx5090")->capture_default_str();
+    verb->add_option("--device", a_.device, "auto, cuda or cpu (cpu predicts the latency)")->capture_default_str();
+  }
+  void search_options(CLI::App* verb) {
+    model_options(verb);
+    verb->add_option("--strategy", a_.strategy, "Search strategy");
+    verb->add_option("--seed", a_.seed, "Seed of the search")->capture_default_str()->check(CLI::NonNegativeNumber);
+    verb->add_flag("--cold", a_.cold, "Ignore what earlier campaigns taught");
+    verb->add_option("--request-key", a_.request_key, "Repeating a call with the same key joins it");
+    verb->add_flag("--detach", a_.detach, "Return the job id at once; amk job ID --wait S follows it");
+  }
+  Json model_args() { return {{"model", absolute_model(a_.model)}, {"gpu", a_.gpu}, {"device", a_.device}}; }
+  Result<Json> search_args() {
+    Json args = model_args();
+    put(args, "strategy", a_.strategy);
+    put(args, "request_key", a_.request_key);
+    args["seed"] = a_.seed;
+    args["cold"] = a_.cold;
+    return args;
+  }
+
+  void declare();
+  void declare_evaluation();
+  void declare_campaigns();
+  void declare_results();
+  void declare_local();
+
+  int stdout_fd_;
+  Globals globals_;
+  Arguments a_;
+  CLI::App app_{"amk: searches GPU kernel schedules; proves, checks and times every candidate", "amk"};
+  std::function<int()> action_;
+};
+
+void Program::declare() {
+  globals_.workspace = default_workspace();
+  app_.add_option("--workspace", globals_.workspace, "Store, results.tsv, reports ($AMK_WORKSPACE, else ./workspace)");
+  app_.add_flag("--no-daemon", globals_.no_daemon, "Run in this process instead of the workspace's daemon");
+  app_.add_flag("--pretty", globals_.pretty, "For people: tables instead of JSON");
+  app_.set_version_flag("--version", version());
+  app_.require_subcommand(0, 1);
+  app_.fallthrough();
+  declare_evaluation();
+  declare_campaigns();
+  declare_results();
+  declare_local();
+}
+
+void Program::declare_evaluation() {
+  tool(app_.add_subcommand("doctor", "Health of this machine and workspace, and what to do about it"), {"amk_doctor", [] { return Json::object(); }});
+
+  CLI::App* propose = app_.add_subcommand("propose", "Search space, incumbent, what was tried, suggestions");
+  model_options(propose);
+  tool(propose, {"amk_propose", [this]() -> Result<Json> { return model_args(); }});
+
+  CLI::App* eval = app_.add_subcommand("eval", "Judge one schedule config: prove, check, time");
+  model_options(eval);
+  eval->add_option("--config", a_.config, "JSON file, - for stdin, or the JSON text; default: the default config");
+  eval->add_option("--hypothesis", a_.hypothesis, "Why it should be faster; kept with the verdict");
+  tool(eval, {"amk_eval",
+              [this]() -> Result<Json> {
+                Json args = model_args();
+                args["config"] = Json::object();
+                if (!a_.config.empty()) {
+                  AMK_TRY(config, read_config(a_.config, "--config"));
+                  args["config"] = std::move(config);
+                }
+                put(args, "hypothesis", a_.hypothesis);
+                return args;
+              },
+              verdict_exit});
+
+  CLI::App* loop = app_.add_subcommand("loop", "Keep/revert loop over a budget of evaluations");
+  search_options(loop);
+  loop->add_option("--budget", a_.budget, "Evaluations to spend")->capture_default_str()->check(CLI::Range(std::int64_t{1}, std::int64_t{100000}));
+  loop->add_option("--start-config", a_.start_config, "Config to start from: JSON file, -, or text");
+  tool(loop, {"amk_loop",
+              [this]() -> Result<Json> {
+                AMK_TRY(args, search_args());
+                args["budget"] = a_.budget;
+                if (!a_.start_config.empty()) {
+                  AMK_TRY(config, read_config(a_.start_config, "--start-config"));
+                  args["start_config"] = std::move(config);
+                }
+                return args;
+              },
+              search_exit});
+
+  CLI::App* research = app_.add_subcommand("autoresearch", "Long unattended search, resumable; leaves a report");
+  search_options(research);
+  research->add_option("--minutes", a_.minutes, "Time budget of the campaign")->check(CLI::PositiveNumber);
+  research->add_option("--iters", a_.iters, "Evaluations of the run, counted over resumptions")->check(CLI::PositiveNumber);
+  research->add_flag("--overnight", a_.overnight, "Plateaus do not end it");
+  research->add_flag("--reopen", a_.reopen, "Continue a campaign that is done");
+  tool(research, {"amk_autoresearch",
+                  [this]() -> Result<Json> {
+                    AMK_TRY(args, search_args());
+                    if (a_.minutes > 0) args["minutes"] = a_.minutes;
+                    if (a_.iters > 0) args["iters"] = a_.iters;
+                    args["overnight"] = a_.overnight;
+                    args["reopen"] = a_.reopen;
+                    return args;
+                  },
+                  search_exit});
+}
+
+void Program::declare_campaigns() {
+  CLI::App* orchestrate = app_.add_subcommand("orchestrate", "Campaigns: status, next, record, report");
+  orchestrate->require_subcommand(1);
+  const auto campaign_args = [this]() -> Result<Json> {
+    Json args = Json::object();
+    put(args, "campaign", a_.campaign);
+    return args;
+  };
+  for (const auto& [name, about] : {std::pair{"status", "Where a campaign stands"}, std::pair{"next", "Continue or stop, and where the time goes"},
+                                    std::pair{"report", "Report; also written under workspace/reports"}}) {
+    CLI::App* verb = orchestrate->add_subcommand(name, about);
+    verb->add_option("--campaign", a_.campaign, "Campaign id; default: the one active last");
+    tool(verb, {std::string("amk_orchestrate_") + name, campaign_args});
+  }
+  CLI::App* record = orchestrate->add_subcommand("record", "Record an outcome: a claim, or a best backed by a verdict");
+  record->add_option("--campaign", a_.campaign, "Campaign id; default: the one active last");
+  record->add_option("--status", a_.status, "kept, revert, inconclusive, failed, crash, timeout, rejected or lost")->required();
+  record->add_option("--verdict-id", a_.verdict_id, "Evidence from amk eval; required for a best");
+  CLI::Option* latency = record->add_option("--latency-us", a_.latency_us, "Claimed latency");
+  CLI::Option* pct = record->add_option("--pct-roofline", a_.pct_roofline, "Claimed share of the floor");
+  record->add_option("--kind", a_.kind, "What was changed");
+  record->add_option("--config", a_.config, "The config that was run: JSON file, -, or text");
+  record->add_option("--description", a_.description, "What was tried and why");
+  record->add_option("--idempotency-key", a_.idempotency_key, "A retry with the same key returns the first result");
+  tool(record, {"amk_orchestrate_record", [this, latency, pct]() -> Result<Json> {
+                  Json args = {{"status", a_.status}};
+                  put(args, "campaign", a_.campaign);
+                  put(args, "verdict_id", a_.verdict_id);
+                  put(args, "kind", a_.kind);
+                  put(args, "description", a_.description);
+                  put(args, "idempotency_key", a_.idempotency_key);
+                  if (!latency->empty()) args["latency_us"] = a_.latency_us;
+                  if (!pct->empty()) args["pct_roofline"] = a_.pct_roofline;
+                  if (!a_.config.empty()) {
+                    AMK_TRY(config, read_config(a_.config, "--config"));
+                    args["config"] = std::move(config);
+                  }
+                  return args;
+                }});
+
+  CLI::App* job = app_.add_subcommand("job", "A long call: state, progress, result; wait or cancel");
+  job->add_option("job_id", a_.job_id, "From a call that returned state running")->required();
+  job->add_option("--wait", a_.wait_s, "Seconds to wait for the end")->check(CLI::Range(0.0, 50.0));
+  job->add_flag("--cancel", a_.cancel, "Stop the job; what was measured stays");
+  tool(job, {"amk_job", [this]() -> Result<Json> { return Json{{"job_id", a_.job_id}, {"wait_s", a_.wait_s}, {"cancel", a_.cancel}}; }});
+}
+
+void Program::declare_results() {
+  CLI::App* results = app_.add_subcommand("results", "Rows of the corpus: filter, sort, page, group, best, diff, export, import");
+  results->add_option("--model", a_.model, "Only this workload");
+  results->add_option("--gpu", a_.gpu, "Only this GPU target")->default_str("any");
+  results->add_option("--campaign", a_.campaign, "Only this campaign");
+  results->add_option("--outcome", a_.outcome, "kept, revert, inconclusive, failed, crash, timeout, rejected or lost");
+  results->add_option("--kind", a_.latency_kind, "measured-gpu, predicted or foreign");
+  results->add_option("--schedule-id", a_.schedule_id, "Only this config");
+  results->add_option("--sort", a_.sort, "time, -time, latency_us or -latency_us");
+  results->add_option("--limit", a_.limit, "Rows a page, 1 to 200")->capture_default_str();
+  results->add_option("--cursor", a_.cursor, "next_cursor of the page before");
+  results->add_option("--group", a_.group, "By workload, gpu, device_kind, regime or outcome");
+  results->add_flag("--best", a_.best, "Best row of every campaign");
+  results->add_option("--diff", a_.diff, "Two schedule or experiment ids: what differs, and their ratio")->expected(2);
+  CLI::App* import = results->add_subcommand("import", "Import results.tsv or corpus.jsonl as foreign rows");
+  import->add_option("file", a_.file, "A .tsv or .jsonl file")->required();
+  import->add_option("--source", a_.source, "Where it comes from");
+  CLI::App* save = results->add_subcommand("export", "Write all matching rows to a file (.tsv, .csv or .jsonl)");
+  save->add_option("file", a_.file, "File to write; its ending names the format")->required();
+
+  const auto filters = [this, results]() -> Result<Json> {
+    Json args = Json::object();
+    put(args, "model", a_.model.empty() ? "" : absolute_model(a_.model));
+    if (results->get_option("--gpu")->count() > 0) args["gpu"] = a_.gpu;
+    put(args, "campaign", a_.campaign);
+    put(args, "outcome", a_.outcome);
+    put(args, "kind", a_.latency_kind);
+    put(args, "schedule_id", a_.schedule_id);
+    put(args, "sort", a_.sort);
+    put(args, "cursor", a_.cursor);
+    put(args, "group", a_.group);
+    args["limit"] = a_.limit;
+    if (a_.best) args["best"] = true;
+    if (!a_.diff.empty()) args["diff"] = a_.diff;
+    return args;
+  };
+  // CLI11 runs the callbacks of a subcommand before its parent's, so the parent must not take over.
+  results->callback([this, filters] {
+    if (action_) return;
+    action_ = [this, filters]() -> int {
+      auto args = filters();
+      return finish(args ? call_tool({globals_.workspace, globals_.no_daemon, false}, "amk_results", *args) : args);
+    };
+  });
+  import->callback([this] {
+    action_ = [this]() -> int {
+      std::error_code code;
+  const auto path = std::filesystem::absolute(a_.file, code);
+  Json args = {{"file", path.string()}};
+  put(args, "source", a_.source);
+  return finish(call_tool({globals_.workspace, globals_.no_daemon, false}, "amk_results_import", args));
+};
+}  // namespace
+);
+save->callback([this, filters] {
+  action_ = [this, filters]() -> int {
+    auto args = filters();
+    return finish(args ? export_rows({globals_.workspace, globals_.no_daemon, false}, *args, a_.file) : args);
+  };
+});
+}  // namespace amk::cli
+
+void Program::declare_local() {
+  CLI::App* build = app_.add_subcommand("compile", "Lower a config and write the program (or plan) as JSON");
+  model_options(build);
+  build->add_option("--config", a_.config, "JSON file, - for stdin, or the JSON text; default: the default config");
+  build->add_option("--out", a_.out, "File to write; default ./<schedule_id>.json");
+  build->callback([this] {
+    action_ = [this]() -> int {
+      CompileOptions options{a_.model, a_.gpu, a_.out, Json::object()};
+      if (!a_.config.empty()) {
+        auto config = read_config(a_.config, "--config");
+        if (!config) return failed(config.error());
+        options.config = std::move(*config);
+      }
+      return finish(compile(options));
+    };
+  });
+
+  CLI::App* gen = app_.add_subcommand("generate", "Greedy decode");
+  gen->add_option("model", a_.model, "Catalogue name, checkpoint folder or org/name")->required();
+  gen->add_option("--prompt-ids", a_.prompt_ids, "Token ids, comma-separated");
+  gen->add_option("--prompt", a_.prompt, "Text; needs the checkpoint's tokenizer.json");
+  gen->add_option("--max-tokens", a_.max_tokens, "Tokens to generate")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}));
+  gen->add_option("--device", a_.device, "cpu or cuda; auto: cuda when there is a GPU")->capture_default_str();
+  gen->add_flag("--verify", a_.verify, "Compare with the oracle, token by token");
+  gen->add_option("--logits", a_.logits, "Write raw little-endian fp32 logits [tokens processed, vocab]");
+  gen->callback([this, gen] {
+    action_ = [this, gen]() -> int {
+      GenerateOptions options;
+      options.model = a_.model;
+      options.device = a_.device;
+      if (gen->get_option("--prompt-ids")->count() > 0) options.prompt_ids = a_.prompt_ids;
+      if (gen->get_option("--prompt")->count() > 0) options.prompt = a_.prompt;
+      options.max_tokens = static_cast<int>(a_.max_tokens);
+      options.verify = a_.verify;
+      options.logits = a_.logits;
+      return finish(generate(options), [](const Json& r) { return r.value("verified", true) ? kOk : kNotGood; });
+    };
+  });
+
+  CLI::App* serve = app_.add_subcommand("serve", "Run the workspace's daemon in the foreground");
+  serve->add_flag("--background", a_.background, "How amk itself starts it");
+  serve->add_option("--idle-exit", a_.idle_exit_s, "Exit after so many seconds without client and job; 0: never")->capture_default_str();
+  serve->callback([this] { action_ = [this]() -> int { return serve_daemon(globals_.workspace, a_.idle_exit_s); }; });
+
+  CLI::App* mcp = app_.add_subcommand("mcp", "MCP server on stdio: what a coding agent starts");
+  mcp->callback([this] { action_ = [this]() -> int { return serve_stdio(globals_.workspace, globals_.no_daemon, stdout_fd_); }; });
+}
+
+}  // namespace
+
+int exit_code_of(const Error& error) {
+  switch (error.kind) {
+    case ErrorKind::InvalidArgument:
+    case ErrorKind::NotFound:
+    case ErrorKind::Unsupported:
+      return kUsage;
+    case ErrorKind::Rejected:
+      return kNotGood;
+    default:
+      return kMachinery;
+  }
+}
+
+int run(int argc, char** argv, int stdout_fd) {
+  ::signal(SIGPIPE, SIG_IGN);
+  return Program(stdout_fd).run(argc, argv);
+}
+
+}  // namespace amk::cli

@@ -1,0 +1,69 @@
+#include "server/cli/serve.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "server/cli/cli.h"
+#include "server/daemon/daemon.h"
+#include "server/daemon/log.h"
+#include "server/daemon/shim.h"
+#include "server/protocol/server.h"
+#include "server/protocol/transport.h"
+#include "server/tools/app.h"
+
+namespace amk::cli {
+namespace {
+
+int complain(const Error& error) {
+  std::cerr << "amk: " << error.message << "\n";
+  return exit_code_of(error);
+}
+
+Result<std::shared_ptr<mcp::Server>> make_server(const std::shared_ptr<App>& app) {
+  AMK_TRY(definition, make_definition(app));
+  mcp::Server::Options options;
+  options.log = daemon::log_line;
+  return std::make_shared<mcp::Server>(std::move(definition), options);
+}
+
+}  // namespace
+
+int serve_daemon(const std::filesystem::path& workspace, double idle_exit_s) {
+  auto paths = daemon::prepare_paths(workspace);
+  if (!paths) return complain(paths.error());
+  if (auto opened = daemon::open_log(paths->logs); !opened) return complain(opened.error());
+  daemon::DaemonOptions options;
+  options.version = version();
+  options.idle_exit_s = idle_exit_s;
+  if (const char* ready = std::getenv("AMK_READY_FD")) options.ready_fd = std::atoi(ready);
+  std::shared_ptr<App> app;
+  options.busy = [&app] { return app && app->busy(); };
+  auto done = daemon::run_daemon(*paths, options, [&]() -> Result<std::shared_ptr<mcp::Server>> {
+    AMK_TRY(opened, App::open({paths->workspace}));
+    app = opened;
+    return make_server(app);
+  });
+  if (!done) {
+    daemon::log_line("error", done.error().message);
+    return complain(done.error());
+  }
+  if (*done == daemon::DaemonExit::AlreadyRunning) std::cerr << "amk: a daemon already serves " << paths->workspace.string() << "\n";
+  return kOk;
+}
+
+int serve_stdio(const std::filesystem::path& workspace, bool no_daemon, int stdout_fd) {
+  auto paths = daemon::prepare_paths(workspace);
+  if (!paths) return complain(paths.error());
+  if (!no_daemon) return daemon::run_shim(*paths, daemon::default_launch(*paths), STDIN_FILENO, stdout_fd);
+  auto app = App::open({paths->workspace});
+  if (!app) return complain(app.error());
+  auto server = make_server(*app);
+  if (!server) return complain(server.error());
+  auto transport = mcp::fd_transport(::dup(STDIN_FILENO), ::dup(stdout_fd));
+  mcp::serve(**server, *transport);
+  return kOk;
+}
+
+}  // namespace amk::cli

@@ -1,0 +1,103 @@
+#include "server/tools/app.h"
+
+#include "core/base/resources.h"
+#include "orchestrator/store/job_records.h"
+#include "server/daemon/log.h"
+
+namespace amk {
+namespace {
+
+// Jobs written to the store, so that results survive the daemon.
+class StoreJournal final : public JobJournal {
+ public:
+  explicit StoreJournal(Store& store) : records_(store) {}
+
+  void record(const JobSnapshot& job) override {
+    Json document = to_json(job);
+    document["args"] = job.args;
+    document["created_us"] = job.created_us;
+    document["started_us"] = job.started_us;
+    document["finished_us"] = job.finished_us;
+    if (auto done = records_.put({job.job_id, job.kind, job.request_key, is_final(job.state), document, 0}); !done)
+      daemon::log_line("warning", "job " + job.job_id + " could not be written down: " + done.error().message);
+  }
+  void forget(const std::string& job_id) override {
+    if (auto done = records_.forget(job_id); !done) daemon::log_line("warning", "job " + job_id + ": " + done.error().message);
+  }
+  std::vector<JobSnapshot> load() override {
+    std::vector<JobSnapshot> out;
+    auto records = records_.load();
+    if (!records) {
+      daemon::log_line("warning", "jobs could not be read: " + records.error().message);
+      return out;
+    }
+    for (const JobRecord& r : *records) out.push_back(snapshot_of(r));
+    return out;
+  }
+
+ private:
+  static JobSnapshot snapshot_of(const JobRecord& r) {
+    JobSnapshot job;
+    job.job_id = r.job_id;
+    job.kind = r.kind;
+    job.request_key = r.request_key;
+    const Json& d = r.document;
+    job.args = d.value("args", Json::object());
+    job.created_us = d.value("created_us", std::int64_t{0});
+    job.started_us = d.value("started_us", std::int64_t{0});
+    job.finished_us = d.value("finished_us", std::int64_t{0});
+    const std::string state = d.value("state", "");
+    for (JobState s : {JobState::Queued, JobState::Running, JobState::Done, JobState::Failed, JobState::Cancelled, JobState::Lost})
+      if (to_string(s) == state) job.state = s;
+    if (d.contains("result")) job.result = d["result"];
+    if (d.contains("error") && d["error"].is_object()) {
+      const Json& e = d["error"];
+      Error error;
+      error.message = e.value("message", "");
+      error.data = e.value("data", Json::object());
+      for (int k = 0; k <= static_cast<int>(ErrorKind::Internal); ++k)
+        if (to_string(static_cast<ErrorKind>(k)) == e.value("kind", "")) error.kind = static_cast<ErrorKind>(k);
+      job.error = std::move(error);
+    }
+    return job;
+  }
+  JobRecords records_;
+};
+
+}  // namespace
+
+struct App::Impl {
+  std::unique_ptr<Store> store;
+  std::unique_ptr<Judge> judge;
+  std::unique_ptr<Service> service;
+  std::unique_ptr<StoreJournal> journal;
+  std::unique_ptr<JobManager> jobs;  // last: its jobs use all of the above
+};
+
+App::App() : impl_(std::make_unique<Impl>()) {}
+App::~App() = default;
+
+Result<std::shared_ptr<App>> App::open(const AppOptions& options) {
+  AMK_TRY(resources, find_resources());
+  std::shared_ptr<App> app(new App());
+  Impl& impl = *app->impl_;
+  StoreOptions store_options;
+  store_options.workspace = options.workspace;
+  AMK_TRY(store, Store::open(store_options));
+  impl.store = std::move(store);
+  impl.judge = std::make_unique<CpuJudge>();
+  impl.service = std::make_unique<Service>(ServiceOptions{options.workspace, resources.config() / "gpus", version()}, *impl.store, *impl.judge);
+  impl.journal = std::make_unique<StoreJournal>(*impl.store);
+  JobManager::Options job_options;
+  job_options.journal = impl.journal.get();
+  impl.jobs = std::make_unique<JobManager>(job_options);
+  return app;
+}
+
+Service& App::service() { return *impl_->service; }
+JobManager& App::jobs() { return *impl_->jobs; }
+bool App::busy() const { return impl_->jobs->active() > 0; }
+
+std::string version() { return "0.1.0"; }
+
+}  // namespace amk

@@ -1,0 +1,41 @@
+// One workspace's whole application: store, judge, service and jobs, and the server definition over them. What the daemon serves and what
+// --no-daemon calls in-process. Thread-safe.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "core/base/error.h"
+#include "orchestrator/service/service.h"
+#include "server/daemon/jobs.h"
+#include "server/protocol/definition.h"
+
+namespace amk {
+
+struct AppOptions {
+  std::filesystem::path workspace;
+};
+
+class App {
+ public:
+  // Opens the store: Conflict when another process has the workspace.
+  static Result<std::shared_ptr<App>> open(const AppOptions& options);
+  ~App();
+
+  Service& service();
+  JobManager& jobs();
+  bool busy() const;  // jobs are queued or running
+
+ private:
+  App();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Tools, resources, prompts. The handlers keep the app alive.
+Result<mcp::ServerDefinition> make_definition(std::shared_ptr<App> app);
+
+std::string version();  // "0.1.0"
+
+}  // namespace amk
