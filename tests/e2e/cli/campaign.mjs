@@ -1,0 +1,150 @@
+// Campaigns: evidence, claims, resumption, kills, two clients.
+import fs from 'node:fs';
+import path from 'node:path';
+import { equal, ok, test } from './harness.mjs';
+
+const sleep = (ms) => new Promise((r) => setTimeout(r, ms));
+
+test('record: a claim is never a best; a kept needs the evidence for that very config', (ws) => {
+  const slow = { pipelining_depth: 0, smem_bytes_per_block: 0 };
+  const base = ws.amk(['eval', 'small', '--gpu', 'h100', '--device', 'cpu', '--config', JSON.stringify(slow)]).json;
+  equal(ws.amk(['orchestrate', 'record', '--status', 'kept', '--verdict-id', base.verdict_id]).code, 0, 'baseline recorded');
+  const better = ws.amk(['eval', 'small', '--gpu', 'h100', '--device', 'cpu']).json;
+  ok(better.latency_us < base.latency_us / 1.01, `default ${better.latency_us} beats ${base.latency_us}`);
+  const bestId = () => ws.amk(['results', '--best']).json.rows?.[0]?.schedule_id;
+
+  const claim = ws.amk(['orchestrate', 'record', '--status', 'revert', '--latency-us', '0.5', '--config', '{}', '--description', 'I swear']);
+  equal(claim.code, 0, 'claim accepted as a claim');
+  equal(bestId(), base.schedule_id, 'claim did not make a best');
+  const lie = ws.amk(['orchestrate', 'record', '--status', 'kept', '--verdict-id', better.verdict_id, '--config', JSON.stringify({ pipelining_depth: 3 })]);
+  ok(lie.code === 2 || lie.code === 3, 'verdict of another config refused');
+  const fabricated = ws.amk(['orchestrate', 'record', '--status', 'kept', '--verdict-id', 'v-0000', '--latency-us', '1']);
+  ok(fabricated.code !== 0 && fabricated.json.error.message.includes('v-0000'), 'unknown verdict refused by name');
+  equal(bestId(), base.schedule_id, 'still the baseline');
+
+  const kept = ws.amk(['orchestrate', 'record', '--status', 'kept', '--verdict-id', better.verdict_id, '--idempotency-key', 'k1']);
+  equal(kept.code, 0, 'kept with evidence');
+  equal(bestId(), better.schedule_id, 'new best');
+  equal(ws.amk(['orchestrate', 'record', '--status', 'kept', '--verdict-id', better.verdict_id, '--idempotency-key', 'k1']).code, 0, 'retry returns the first result');
+  ok(ws.amk(['orchestrate', 'record', '--status', 'kept', '--verdict-id', better.verdict_id]).code !== 0, 'a verdict is used once');
+});
+
+test('orchestrate: status, next and report agree with the rows', (ws) => {
+  const loop = ws.amk(['loop', 'toy', '--gpu', 'h200', '--budget', '12', '--device', 'cpu']).json;
+  const status = ws.amk(['orchestrate', 'status', '--campaign', loop.campaign]).json;
+  for (const [outcome, n] of Object.entries(loop.counts)) equal(status.counts[outcome], n, `count of ${outcome}`);
+  const next = ws.amk(['orchestrate', 'next', '--campaign', loop.campaign]);
+  equal(next.code, 0, 'next');
+  ok(['continue', 'stop'].includes(next.json.action) && next.json.reason, 'action and reason');
+  ok(ws.amk(['orchestrate', 'next', '--campaign', loop.campaign]).json.unchanged === true, 'nothing changed: says so');
+  const report = ws.amk(['orchestrate', 'report', '--campaign', loop.campaign]).json;
+  ok(report.markdown.includes(loop.best_verdict.schedule_id.slice(0, 9)), 'report names the best');
+  ok(fs.existsSync(report.path) && JSON.parse(fs.readFileSync(report.json_path, 'utf8')), 'written to the workspace');
+  ok(ws.amk(['orchestrate', 'status', '--campaign', 'c999']).json.error.message.includes('c999'), 'unknown campaign by name');
+});
+
+test('autoresearch: same seed, same run; called again it does not start over', (ws) => {
+  const go = () => ws.amk(['autoresearch', 'toy', '--gpu', 'rtx5090', '--iters', '20', '--device', 'cpu', '--seed', '5']);
+  const sequence = () => ws.amk(['results', '--sort', 'time', '--limit', '200']).json.rows.map((r) => r.schedule_id);
+  const first = go();
+  equal(first.code, 0, 'exit');
+  ok(fs.existsSync(first.json.report), 'report');
+  const ids = sequence();
+  equal(new Set(ids).size, ids.length, 'no config twice');
+  equal(go().json.evaluations, first.json.evaluations, 'resumed run has nothing left to do');
+  equal(sequence(), ids, 'nothing added');
+  ws.killDaemon('SIGTERM');
+  fs.rmSync(ws.ws, { recursive: true });
+  equal(go().json.best_verdict.schedule_id, first.json.best_verdict.schedule_id, 'same best in a fresh workspace');
+  equal(sequence(), ids, 'same sequence in a fresh workspace');
+});
+
+test('autoresearch: killed and resumed ends like an uninterrupted one', async (ws) => {
+  const args = ['autoresearch', 'small', '--gpu', 'h100', '--iters', '24', '--overnight', '--device', 'cpu', '--seed', '9'];
+  const whole = ws.amk(args).json;
+  ws.killDaemon('SIGTERM');
+  await sleep(300);
+  fs.rmSync(ws.ws, { recursive: true });
+  for (let round = 0; round < 2; round++) {
+    const child = ws.start(args);
+    child.stdout.resume();
+    child.stderr.resume();
+    const until = Date.now() + 20000;
+    const wanted = 3 + 6 * round;
+    for (;;) {
+      await sleep(30);
+      const tsv = path.join(ws.ws, 'results.tsv');
+      const lines = fs.existsSync(tsv) ? fs.readFileSync(tsv, 'utf8').split('\n').length - 2 : 0;
+      if (lines >= wanted || Date.now() > until || child.exitCode !== null) break;
+    }
+    ws.killDaemon('SIGKILL');
+    child.kill('SIGKILL');
+    await sleep(200);
+  }
+  const resumed = ws.amk(args).json;
+  equal(resumed.evaluations, whole.evaluations, 'evaluations');
+  equal(resumed.best_verdict.schedule_id, whole.best_verdict.schedule_id, 'best');
+  const rows = ws.amk(['results', '--limit', '200']).json.rows.filter((r) => r.outcome !== 'lost');
+  equal(new Set(rows.map((r) => r.schedule_id)).size, rows.length, 'no config twice');
+  equal(rows.length, whole.evaluations, 'committed experiments');
+});
+
+test('kill -9 of the daemon: what was acknowledged is there, and the next verb works', (ws) => {
+  const loop = ws.amk(['loop', 'toy', '--budget', '6', '--device', 'cpu']).json;
+  ok(ws.killDaemon('SIGKILL'), 'there was a daemon');
+  const status = ws.amk(['orchestrate', 'status', '--campaign', loop.campaign]);
+  equal(status.code, 0, 'exit');
+  equal(Object.values(status.json.counts).reduce((a, b) => a + b, 0), 6, 'experiments');
+});
+
+test('two clients on one campaign see one truth; --no-daemon says who has the workspace', async (ws) => {
+  ws.amk(['doctor']);
+  const run = (seed) => new Promise((resolve) => {
+    const child = ws.start(['loop', 'toy', '--budget', '10', '--device', 'cpu', '--seed', String(seed)]);
+    let out = '';
+    child.stdout.on('data', (d) => (out += d));
+    child.on('close', (code) => resolve({ code, json: JSON.parse(out) }));
+  });
+  const [a, b] = await Promise.all([run(1), run(2)]);
+  equal([a.code, b.code], [0, 0], 'exits');
+  equal(a.json.campaign, b.json.campaign, 'one campaign');
+  const status = ws.amk(['orchestrate', 'status', '--campaign', a.json.campaign]).json;
+  equal(Object.values(status.counts).reduce((x, y) => x + y, 0), 20, 'both counted');
+  const refused = ws.amk(['--no-daemon', 'doctor']);
+  equal(refused.code, 3, 'exit');
+  ok(/lock|daemon|another/.test(refused.json.error.message), refused.json.error.message);
+  ws.killDaemon('SIGTERM');
+  await sleep(500);
+  equal(ws.amk(['--no-daemon', 'orchestrate', 'status', '--campaign', a.json.campaign]).json.counts, status.counts, 'the same without a daemon');
+});
+
+test('job: a detached loop is followed, and cancelled', async (ws) => {
+  const started = ws.amk(['loop', 'small', '--budget', '100000', '--device', 'cpu', '--detach']).json;
+  ok(started.job_id && started.state === 'running', JSON.stringify(started).slice(0, 200));
+  await sleep(500);
+  const cancelled = ws.amk(['job', started.job_id, '--cancel', '--wait', '20']).json;
+  ok(['cancelled', 'done'].includes(cancelled.state), cancelled.state);
+  ok(ws.amk(['results']).json.rows.length > 0, 'what was measured stays');
+  ok(ws.amk(['job', 'nonsense']).json.error.message.includes('nonsense'), 'unknown job by name');
+});
+
+test('results: import is foreign and never a best; export; pages', (ws) => {
+  const tsv = ['experiment', 'tag', 'loop', 'model', 'gpu', 'regime', 'correctness', 'latency_us', 'pct_of_roofline', 'schedule_id', 'kernel_id', 'description'].join('\t');
+  fs.writeFileSync(path.join(ws.dir, 'theirs.tsv'), `${tsv}\n1\tt\tl\ttoy\trtx5090\tbf16-b1\tPASS\t0.001\t99\tsabc\tk\ttoo good\nbroken line\n`);
+  const imported = ws.amk(['results', 'import', 'theirs.tsv']).json;
+  equal([imported.rows, imported.refused_count], [1, 1], 'one row, one refused line');
+  equal(ws.amk(['results', 'import', 'theirs.tsv']).json.rows, 0, 'a repeated import adds nothing');
+  const loop = ws.amk(['loop', 'toy', '--gpu', 'rtx5090', '--budget', '5', '--device', 'cpu']).json;
+  ok(loop.best_verdict.latency_us > 0.001, 'the foreign number is no best');
+  const all = [];
+  for (let cursor; ;) {
+    const page = ws.amk(['results', '--limit', '2', '--sort', 'time', ...(cursor ? ['--cursor', cursor] : [])]).json;
+    all.push(...page.rows);
+    if (!(cursor = page.next_cursor)) break;
+  }
+  equal(all.length, 5, 'paged rows');
+  equal(ws.amk(['results', '--cursor', 'garbage']).code, 2, 'bad cursor');
+  const exported = ws.amk(['results', 'export', 'out.csv']).json;
+  equal(exported.rows, 5, 'exported');
+  equal(fs.readFileSync(path.join(ws.dir, 'out.csv'), 'utf8').trimEnd().split('\n').length, 6, 'header and rows');
+});

@@ -1,0 +1,102 @@
+// Verbs that judge: doctor, propose, eval, loop, compile.
+import fs from 'node:fs';
+import path from 'node:path';
+import { equal, fixtures, ok, test } from './harness.mjs';
+
+const gqa = path.join(fixtures, 'llama-gqa');
+
+test('doctor: one document, exit 0, says what is missing', (ws) => {
+  const r = ws.amk(['doctor']);
+  equal(r.code, 0, 'exit');
+  ok(r.json.targets.includes('h100') && r.json.targets.includes('rtx5090'), 'targets listed');
+  ok(Array.isArray(r.json.advice), 'advice');
+  equal(r.out.trim().split('\n').length, 1, 'lines on stdout');
+});
+
+test('eval: a real checkpoint is valid, correct and predicted', (ws) => {
+  const r = ws.amk(['eval', gqa, '--gpu', 'h100', '--device', 'cpu']);
+  equal(r.code, 0, 'exit');
+  const v = r.json;
+  equal([v.status, v.valid, v.correct, v.latency_kind, v.gpu, v.device], ['ok', true, true, 'predicted', 'h100', 'cpu'], 'verdict');
+  ok(v.latency_us >= v.bound_us && v.bound_us > 0, 'not below the floor');
+  ok(Math.abs(v.pct_of_roofline - (100 * v.bound_us) / v.latency_us) < 1e-6, 'pct_of_roofline is bound over latency');
+  ok(v.correctness.max_abs_err <= v.correctness.bound && v.correctness.positions_checked > 1, 'checked at several positions');
+  ok(v.correctness.bitwise_repeatable, 'repeatable');
+  for (const key of ['verdict_id', 'schedule_id', 'workload', 'tasks', 'weight_bytes', 'smem_bytes', 'noise', 'versus', 'withheld', 'rejected', 'rejected_reason', 'read_bandwidth_gbs'])
+    ok(key in v, `verdict has ${key}`);
+});
+
+test('eval: a broken explicit placement is rejected with a witness', (ws) => {
+  const r = ws.amk(['eval', gqa, '--gpu', 'h100', '--device', 'cpu', '--config', '{"sm_assignment":{"L0.qkv.0":9999}}']);
+  equal(r.code, 1, 'exit');
+  equal([r.json.status, r.json.valid, r.json.latency_us], ['rejected', false, null], 'verdict');
+  ok(r.json.rejected.rule && r.json.rejected.message.includes('9999'), 'rule and message');
+  ok(JSON.stringify(r.json.rejected.witness).includes('9999'), 'witness names the SM');
+});
+
+test('eval: bad input is refused by name, nothing is stored', (ws) => {
+  for (const [config, field, value] of [
+    ['{"tilling":{}}', 'tilling', null], ['{"tiling":{"gemv":{"N_tile":7}}}', 'N_tile', '7'], ['{"tiling":{"gemv":{"N_tile":"16"}}}', 'N_tile', '16'],
+    ['{"pipelining_depth":9}', 'pipelining_depth', '9'], ['{"pipelining_depth":1e400}', 'config', null], ['{"kernel_knobs":{"publish":"magic"}}', 'publish', 'magic'],
+    ['[1]', '--config', null], ['{"a":1,"a":2}', 'duplicate', null], ['{', 'config', null],
+  ]) {
+    const r = ws.amk(['eval', 'toy', '--gpu', 'h100', '--device', 'cpu', '--config', '-'], { input: config });
+    equal(r.code, 2, `exit for ${config}`);
+    ok(r.json?.error?.message.includes(field) || field === 'config' || field === '--config', `${config}: message names ${field}: ${r.json?.error?.message}`);
+    if (value) ok(r.json.error.message.includes(value), `${config}: message shows ${value}`);
+  }
+  for (const [args, word] of [[['eval', 'no-such-model'], 'no-such-model'], [['eval', 'toy', '--gpu', 'h900'], 'h900'], [['eval', 'toy', '--device', 'tpu'], 'tpu'], [['eval'], 'model'],
+    [['frobnicate'], 'frobnicate'], [[], 'verb'], [['loop', 'toy', '--budget', '0'], 'budget'], [['eval', 'toy', '--config', '/no/such/file'], '/no/such/file']]) {
+    const r = ws.amk(args);
+    equal(r.code, 2, `exit for ${args}`);
+    ok(r.json?.error?.message.includes(word), `${args}: ${r.json?.error?.message}`);
+  }
+  equal(ws.amk(['results']).json.rows.length, 0, 'rows stored');
+});
+
+test('eval: config from file, stdin and text agree; spelling does not change the id', (ws) => {
+  const file = path.join(ws.dir, 'c.json');
+  fs.writeFileSync(file, '{"pipelining_depth": 2, "tiling": {"gemv": {"N_tile": 32}}}');
+  const ids = [
+    ws.amk(['eval', 'toy', '--device', 'cpu', '--config', file]), ws.amk(['eval', 'toy', '--device', 'cpu', '--config', '-'], { input: '{"tiling":{"gemv":{"N_tile":32.0}},"pipelining_depth":2}' }),
+    ws.amk(['eval', 'toy', '--device', 'cpu', '--config', '{"pipelining_depth":2e0,"tiling":{"gemv":{"N_tile":32}}}']),
+  ].map((r) => r.json.schedule_id);
+  equal(new Set(ids).size, 1, `ids ${ids}`);
+  ok(ids[0] !== ws.amk(['eval', 'toy', '--device', 'cpu']).json.schedule_id, 'another config has another id');
+});
+
+test('propose: typed knobs, incumbent, untried suggestions, under 8 KB', (ws) => {
+  const r = ws.amk(['propose', 'llama-3.2-1b', '--gpu', 'h200', '--device', 'cpu']);
+  equal(r.code, 0, 'exit');
+  ok(r.out.length < 8192, `${r.out.length} bytes`);
+  ok(r.json.suggestions.length === 5 && r.json.suggestions.every((s) => s.predicted_us > 0 && s.why), 'five suggestions with reasons');
+  ok(JSON.stringify(r.json.search_space).includes('tiling.gemv.N_tile'), 'knobs by name');
+});
+
+test('loop: keeps only what is faster; exports follow', (ws) => {
+  const r = ws.amk(['loop', 'toy', '--gpu', 'rtx5090', '--budget', '16', '--device', 'cpu']);
+  equal(r.code, 0, 'exit');
+  equal(r.json.evaluations, 16, 'evaluations');
+  equal(Object.values(r.json.counts).reduce((a, b) => a + b, 0), 16, 'counts add up');
+  const kept = r.json.rows.filter((x) => x.outcome === 'kept').map((x) => x.latency_us);
+  for (let i = 1; i < kept.length; i++) ok(kept[i] <= kept[i - 1] / 1.01 + 1e-9, `kept ${kept[i]} after ${kept[i - 1]}`);
+  equal(r.json.best_verdict.latency_us, Math.min(...kept), 'best is the fastest kept');
+  const lines = fs.readFileSync(path.join(ws.ws, 'results.tsv'), 'utf8').trimEnd().split('\n');
+  equal(lines[0].split('\t').slice(0, 12), 'experiment tag loop model gpu regime correctness latency_us pct_of_roofline schedule_id kernel_id description'.split(' '), 'header');
+  equal(lines.length, 17, 'lines');
+  for (const line of lines.slice(1)) {
+    const cells = line.split('\t');
+    ok(cells[6] !== '', 'correctness is never empty');
+    ok((cells[7] !== '') === (cells[6] === 'PASS'), 'latency only with PASS');
+  }
+  const corpus = fs.readFileSync(path.join(ws.ws, 'corpus.jsonl'), 'utf8').trimEnd().split('\n').map((l) => JSON.parse(l));
+  equal(corpus.length, r.json.counts.kept, 'corpus holds the kept points');
+});
+
+test('compile: the lowered program as JSON', (ws) => {
+  const r = ws.amk(['compile', 'toy-2L', '--gpu', 'h100', '--out', 'p.json']);
+  equal(r.code, 0, 'exit');
+  const program = JSON.parse(fs.readFileSync(path.join(ws.dir, 'p.json'), 'utf8'));
+  ok(program.version >= 1 && program.tasks.length > 0 && program.queues.length === 132, 'program for 132 SMs');
+  equal(r.json.schedule_id, program.schedule_id, 'schedule_id');
+});

@@ -1,0 +1,6 @@
+import { runAll } from './harness.mjs';
+import './evaluation.mjs';
+import './campaign.mjs';
+import './generate.mjs';
+
+await runAll();
