@@ -6,15 +6,23 @@
 namespace amk {
 
 struct Service::Impl {
-  Impl(ServiceOptions o, Store& s, Judge& j)
-      : options(std::move(o)), store(s), judge(j), campaigns(s), rows(s), files(s), workloads(options.gpus_dir, j) {}
+  Impl(ServiceOptions o, Store& s, Judge& j, std::unique_ptr<CampaignService> c)
+      : options(std::move(o)),
+        store(s),
+        judge(j),
+        campaign_service(std::move(c)),
+        campaigns(*campaign_service),
+        rows(s),
+        files(s),
+        workloads(options.gpus_dir, j) {}
 
   Result<CampaignInfo> open_campaign(const Opened& opened, const CampaignPolicy& policy = {});
 
   ServiceOptions options;
   Store& store;
   Judge& judge;
-  CampaignService campaigns;
+  std::unique_ptr<CampaignService> campaign_service;
+  CampaignService& campaigns;
   Results rows;
   ResultFiles files;
   Workloads workloads;

@@ -71,11 +71,15 @@ Result<CampaignInfo> Service::Impl::open_campaign(const Opened& opened, const Ca
   return campaigns.open({opened.workload->id(), opened.workload->target().name, opened.device_kind(), opened.workload->regime()}, policy);
 }
 
-Service::Service(ServiceOptions options, Store& store, Judge& judge) : impl_(std::make_unique<Impl>(std::move(options), store, judge)) {
-  // An export that could not be written is repaired by the next rebuild; the store is the truth, so the experiment stands either way.
-  impl_->campaigns.on_end([this](const Experiment& experiment) { (void)impl_->files.append(experiment); });
-  (void)impl_->files.catch_up();
-  (void)impl_->campaigns.expire_leases();
+Service::Service(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, Store& store, Judge& judge) {
+  AMK_TRY(campaigns, CampaignService::create(store));
+  auto impl = std::make_unique<Impl>(std::move(options), store, judge, std::move(campaigns));
+  // An export that could not be written is repaired by the next catch_up; the store is the truth, so the experiment stands either way.
+  impl->campaigns.on_end([files = &impl->files] { files->poke(); });
+  (void)impl->files.catch_up();
+  return std::unique_ptr<Service>(new Service(std::move(impl)));
 }
 
 Service::~Service() = default;

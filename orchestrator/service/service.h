@@ -41,7 +41,7 @@ struct ServiceOptions {
 class Service {
  public:
   // `store` and `judge` outlive the service.
-  Service(ServiceOptions options, Store& store, Judge& judge);
+  static Result<std::unique_ptr<Service>> create(ServiceOptions options, Store& store, Judge& judge);
   ~Service();
 
   Json doctor();
@@ -67,6 +67,7 @@ class Service {
   struct Impl;  // impl.h, for the service's own sources
 
  private:
+  explicit Service(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -7,6 +7,7 @@
 #include "core/base/json.h"
 #include "core/base/resources.h"
 #include "core/model/load.h"
+#include "core/model/tokenizer.h"
 #include "core/program/lower.h"
 #include "core/reference/forward.h"
 #include "core/reference/generate.h"
@@ -94,12 +95,18 @@ Result<Json> generate(const GenerateOptions& options) {
   AMK_TRY(ref, resolve_model(options.model, ModelSources::from_environment(resources.config())));
 
   GenerateRequest request;
+  std::optional<Tokenizer> tokenizer;  // text prompts only
   request.max_tokens = options.max_tokens;
   if (options.prompt_ids) {
     AMK_TRY(ids, parse_ids(*options.prompt_ids));
     request.prompt_ids = std::move(ids);
   } else {
-    return fail(ErrorKind::Unsupported, "prompt is text, and this build reads token ids only; accepted: --prompt-ids");
+    if (ref.source != ModelRef::Source::Directory)
+      return bad_field("prompt", *options.prompt, "--prompt-ids: a catalogue model has no tokenizer; text needs a checkpoint with tokenizer.json");
+    AMK_TRY(loaded, Tokenizer::load(ref.directory / "tokenizer.json"));
+    AMK_TRY(ids, loaded.encode(*options.prompt));
+    tokenizer = std::move(loaded);
+    request.prompt_ids = std::move(ids);
   }
   AMK_CHECK(check_generate(ref.spec, request));
   AMK_TRY(weights, load_weights(ref));
@@ -119,6 +126,10 @@ Result<Json> generate(const GenerateOptions& options) {
               {"generated_ids", generated.ids},
               {"tokens_processed", generated.tokens_processed}};
   if (!options.logits.empty()) out["logits"] = std::filesystem::absolute(options.logits).string();
+  if (tokenizer) {
+    AMK_TRY(text, tokenizer->decode(generated.ids));
+    out["text"] = text;
+  }
   if (options.verify) {
     AMK_TRY(again, generate_by_vm(weights, request.prompt_ids, options.max_tokens));
     out["verified"] = again == generated.ids;

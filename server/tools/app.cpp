@@ -86,7 +86,8 @@ Result<std::shared_ptr<App>> App::open(const AppOptions& options) {
   AMK_TRY(store, Store::open(store_options));
   impl.store = std::move(store);
   impl.judge = std::make_unique<CpuJudge>();
-  impl.service = std::make_unique<Service>(ServiceOptions{options.workspace, resources.config() / "gpus", version()}, *impl.store, *impl.judge);
+  AMK_TRY(service, Service::create({options.workspace, resources.config() / "gpus", version()}, *impl.store, *impl.judge));
+  impl.service = std::move(service);
   impl.journal = std::make_unique<StoreJournal>(*impl.store);
   JobManager::Options job_options;
   job_options.journal = impl.journal.get();
