@@ -164,7 +164,8 @@ Result<Json> Service::record(const std::string& campaign, RecordRequest request)
 }
 
 Result<Json> Service::results(const Json& arguments) {
-  if (arguments.value("best", false)) return impl_->rows.best();
+  const auto as_rows = [](Result<Json> rows) { return rows ? Result<Json>(Json{{"rows", std::move(*rows)}}) : rows; };
+  if (arguments.value("best", false)) return as_rows(impl_->rows.best());
   if (arguments.contains("diff")) {
     const Json& pair = arguments["diff"];
     if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string())
@@ -173,7 +174,7 @@ Result<Json> Service::results(const Json& arguments) {
   }
   if (arguments.contains("group")) {
     if (!arguments["group"].is_string()) return bad_field("group", arguments["group"], "workload, gpu, device_kind, regime or outcome");
-    return impl_->rows.grouped(arguments["group"].get<std::string>());
+    return as_rows(impl_->rows.grouped(arguments["group"].get<std::string>()));
   }
   Json filters = arguments;
   filters.erase("best");

@@ -14,11 +14,14 @@ namespace {
 using mcp::RequestContext;
 using Handler = std::function<Result<Json>(App&, const Json&, RequestContext&)>;
 
-// A call that may take long: runs as a job, answered directly when it ends within wait_s.
-Result<Json> as_job(App& app, const char* kind, Json args, RequestContext& context, std::function<Result<Json>(const Progress&)> work) {
+// A call that may take long: runs as a job, answered directly when it ends within wait_s. join_identical: equal calls are one job (an
+// autoresearch run is named by its arguments; two of it at once would tread on each other's experiments).
+Result<Json> as_job(App& app, const char* kind, Json args, RequestContext& context, bool join_identical,
+                    std::function<Result<Json>(const Progress&)> work) {
   const double wait_s = args.value("wait_s", kDefaultWaitS);
   JobRequest request;
   request.kind = kind;
+  request.join_identical = join_identical;
   request.request_key = args.value("request_key", "");
   args.erase("wait_s");
   args.erase("request_key");
@@ -84,15 +87,15 @@ const std::map<std::string, Handler>& handlers() {
       {"amk_eval",
        [](App& app, const Json& a, RequestContext& context) {
          EvalRequest r{a["model"].get<std::string>(), a.value("gpu", "auto"), a.value("device", "auto"), a["config"], a.value("hypothesis", "")};
-         return as_job(app, "amk_eval", a, context, [&app, r](const Progress& p) { return app.service().eval(r, p); });
+         return as_job(app, "amk_eval", a, context, false, [&app, r](const Progress& p) { return app.service().eval(r, p); });
        }},
       {"amk_loop",
        [](App& app, const Json& a, RequestContext& context) {
-         return as_job(app, "amk_loop", a, context, [&app, r = search_request(a)](const Progress& p) { return app.service().loop(r, p); });
+         return as_job(app, "amk_loop", a, context, false, [&app, r = search_request(a)](const Progress& p) { return app.service().loop(r, p); });
        }},
       {"amk_autoresearch",
        [](App& app, const Json& a, RequestContext& context) {
-         return as_job(app, "amk_autoresearch", a, context,
+         return as_job(app, "amk_autoresearch", a, context, true,
                        [&app, r = search_request(a)](const Progress& p) { return app.service().autoresearch(r, p); });
        }},
       {"amk_orchestrate_status", [](App& app, const Json& a, RequestContext&) { return app.service().status(a.value("campaign", "")); }},

@@ -6,7 +6,7 @@ import { equal, ok, test } from './harness.mjs';
 const sleep = (ms) => new Promise((r) => setTimeout(r, ms));
 
 test('record: a claim is never a best; a kept needs the evidence for that very config', (ws) => {
-  const slow = { pipelining_depth: 0, smem_bytes_per_block: 0 };
+  const slow = { fusion_grouping: [] };  // every operator its own instruction: many more hops
   const base = ws.amk(['eval', 'small', '--gpu', 'h100', '--device', 'cpu', '--config', JSON.stringify(slow)]).json;
   equal(ws.amk(['orchestrate', 'record', '--status', 'kept', '--verdict-id', base.verdict_id]).code, 0, 'baseline recorded');
   const better = ws.amk(['eval', 'small', '--gpu', 'h100', '--device', 'cpu']).json;

@@ -23,7 +23,7 @@ export class Workspace {
     return { code: r.status, signal: r.signal, out: r.stdout, json, err: r.stderr };
   }
   start(args) { return spawn(binary, args, { env: this.env(), cwd: this.dir, stdio: ['pipe', 'pipe', 'pipe'] }); }
-  daemonPid() { try { return JSON.parse(fs.readFileSync(path.join(this.ws, 'daemon.json'), 'utf8')).pid; } catch { return undefined; } }
+  daemonPid() { try { return Number(fs.readFileSync(path.join(this.ws, 'workspace.lock'), 'utf8')) || undefined; } catch { return undefined; } }
   killDaemon(signal = 'SIGKILL') {
     const pid = this.daemonPid();
     if (pid) try { process.kill(pid, signal); } catch { /* gone already */ }
@@ -64,6 +64,7 @@ export function readSafetensors(file) {
     const bytes = b.subarray(8 + n + t.data_offsets[0], 8 + n + t.data_offsets[1]);
     const copy = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength);
     if (t.dtype === 'F32') out[name] = { shape: t.shape, data: new Float32Array(copy) };
+    if (t.dtype === 'I32') out[name] = { shape: t.shape, data: Array.from(new Int32Array(copy)) };
     if (t.dtype === 'I64') out[name] = { shape: t.shape, data: Array.from(new BigInt64Array(copy), Number) };
   }
   return out;

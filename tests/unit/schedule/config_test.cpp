@@ -112,7 +112,7 @@ TEST_CASE("wrong types and values are refused by dotted key, value and what is a
   CHECK(refusal(R"({"sm_assignment":"best"})") == "sm_assignment is \"best\"; accepted: \"round_robin\", \"load_balance\", \"measured\"");
   CHECK(refusal(R"({"sm_assignment":"explicit"})").find("sm_assignment is \"explicit\"") == 0);
   CHECK(refusal(R"({"sm_assignment":3})").find("sm_assignment is 3; accepted: \"round_robin\", \"load_balance\", \"measured\", or an object") == 0);
-  CHECK(refusal(R"({"sm_assignment":{"L0.qkv.3":-1}})") == "sm_assignment.L0.qkv.3 is -1; accepted: an SM number from 0 to 4095");
+  CHECK(refusal(R"({"sm_assignment":{"L0.qkv.3":-1}})") == "sm_assignment.L0.qkv.3 is -1; accepted: an SM number from 0 up");
   CHECK(refusal(R"({"sm_assignment":{"L0.qkv.3":1e12}})").find("sm_assignment.L0.qkv.3 is 1000000000000.0") == 0);
   CHECK(refusal(R"({"sm_assignment":{"L0.qkv.3":18446744073709551615}})").find("sm_assignment.L0.qkv.3 is 18446744073709551615") == 0);
   CHECK(refusal(R"({"sm_assignment":{"L0.qkv.3":"1"}})").find("sm_assignment.L0.qkv.3 is \"1\"") == 0);
