@@ -38,12 +38,16 @@ int serve_daemon(const std::filesystem::path& workspace, double idle_exit_s) {
   options.version = version();
   options.idle_exit_s = idle_exit_s;
   if (const char* ready = std::getenv("AMK_READY_FD")) options.ready_fd = std::atoi(ready);
-  std::shared_ptr<App> app;
-  options.busy = [&app] { return app && app->busy(); };
+  // Weak: the server alone keeps the application, so that the store is closed before the daemon gives up its lock.
+  std::weak_ptr<App> app;
+  options.busy = [&app] {
+    const auto alive = app.lock();
+    return alive && alive->busy();
+  };
   auto done = daemon::run_daemon(*paths, options, [&]() -> Result<std::shared_ptr<mcp::Server>> {
     AMK_TRY(opened, App::open({paths->workspace}));
     app = opened;
-    return make_server(app);
+    return make_server(opened);
   });
   if (!done) {
     daemon::log_line("error", done.error().message);

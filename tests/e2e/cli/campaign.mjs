@@ -13,7 +13,7 @@ test('record: a claim is never a best; a kept needs the evidence for that very c
   ok(better.latency_us < base.latency_us / 1.01, `default ${better.latency_us} beats ${base.latency_us}`);
   const bestId = () => ws.amk(['results', '--best']).json.rows?.[0]?.schedule_id;
 
-  const claim = ws.amk(['orchestrate', 'record', '--status', 'revert', '--latency-us', '0.5', '--config', '{}', '--description', 'I swear']);
+  const claim = ws.amk(['orchestrate', 'record', '--status', 'revert', '--latency-us', '0.5', '--config', '{"pipelining_depth":7}', '--description', 'I swear']);
   equal(claim.code, 0, 'claim accepted as a claim');
   equal(bestId(), base.schedule_id, 'claim did not make a best');
   const lie = ws.amk(['orchestrate', 'record', '--status', 'kept', '--verdict-id', better.verdict_id, '--config', JSON.stringify({ pipelining_depth: 3 })]);
