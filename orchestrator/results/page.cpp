@@ -112,16 +112,24 @@ Result<std::vector<Place>> places(sql::Connection& c, const ResultsQuery& q, con
   return out;
 }
 
-bool wanted(const ResultsQuery& q, const Experiment& e, const CampaignInfo& campaign) {
-  const auto same = [](const std::string& filter, const std::string& value) { return filter.empty() || filter == value; };
-  if (!same(q.latency_kind, e.latency_kind) || !same(q.loop, e.loop)) return false;
-  if (q.since_wall_us && e.ended_wall_us < *q.since_wall_us) return false;
-  if (q.until_wall_us && e.ended_wall_us >= *q.until_wall_us) return false;
+// Whether a row passes the filters that no index answers; looks at a few columns only, since most rows may not.
+Result<bool> wanted(sql::Connection& c, const ResultsQuery& q, std::int64_t id, CampaignCache& campaigns) {
+  if (q.latency_kind.empty() && q.loop.empty() && !q.since_wall_us && !q.until_wall_us && q.schedule_id.empty()) return true;
+  AMK_TRY(row, c.query("SELECT latency_kind, loop, ended_wall_us, outcome, campaign FROM experiments WHERE id = ?1", id));
+  AMK_TRY(found, row.next());
+  if (!found) return false;
+  const auto same = [](const std::string& filter, std::string_view value) { return filter.empty() || filter == value; };
+  if (!same(q.latency_kind, row.view(0)) || !same(q.loop, row.view(1))) return false;
+  if (q.since_wall_us && row.i64(2) < *q.since_wall_us) return false;
+  if (q.until_wall_us && row.i64(2) >= *q.until_wall_us) return false;
   if (q.schedule_id.empty()) return true;
   // The way by config does not pass through the campaigns' filter.
-  return same(q.workload, campaign.key.workload) && same(q.gpu, campaign.key.gpu) && same(q.device_kind, campaign.key.device_kind) &&
-         same(q.regime, campaign.key.regime) && (!q.campaign || *q.campaign == e.campaign) &&
-         (q.outcomes.empty() || std::find(q.outcomes.begin(), q.outcomes.end(), *e.outcome) != q.outcomes.end());
+  if (!q.outcomes.empty() && std::find(q.outcomes.begin(), q.outcomes.end(), static_cast<Outcome>(row.i64(3))) == q.outcomes.end()) return false;
+  const CampaignId id_of_campaign{row.i64(4)};
+  AMK_TRY(campaign, campaigns.get(c, id_of_campaign));
+  const CampaignKey& key = campaign->key;
+  return same(q.workload, key.workload) && same(q.gpu, key.gpu) && same(q.device_kind, key.device_kind) && same(q.regime, key.regime) &&
+         (!q.campaign || *q.campaign == id_of_campaign);
 }
 
 Result<ResultsPage> own_page(sql::Connection& c, const ResultsQuery& q, Place after) {
@@ -129,16 +137,20 @@ Result<ResultsPage> own_page(sql::Connection& c, const ResultsQuery& q, Place af
   const auto limit = static_cast<std::size_t>(q.limit);
   CampaignCache campaigns;
   for (std::size_t scanned = 0; scanned < kMostScanned;) {
-    const std::size_t ask = std::max<std::size_t>(limit - page.rows.size(), 20) + 1;
+    // When few rows pass, more are asked for at a time.
+    const std::size_t ask = std::max({limit - page.rows.size(), scanned, std::size_t{20}}) + 1;
     AMK_TRY(next, places(c, q, after, ask));
     for (const Place& place : next) {
       if (page.rows.size() == limit) {
         page.next_cursor = encode_cursor(q, after);
         return page;
       }
-      AMK_TRY(experiment, rows::load_experiment(c, ExperimentId{place.id}));
-      AMK_TRY(campaign, campaigns.get(c, experiment.campaign));
-      if (wanted(q, experiment, *campaign)) page.rows.push_back(row_json(experiment, *campaign));
+      AMK_TRY(take, wanted(c, q, place.id, campaigns));
+      if (take) {
+        AMK_TRY(experiment, rows::load_experiment(c, ExperimentId{place.id}));
+        AMK_TRY(campaign, campaigns.get(c, experiment.campaign));
+        page.rows.push_back(row_json(experiment, *campaign));
+      }
       after = place;
       ++scanned;
     }

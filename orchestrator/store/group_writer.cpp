@@ -15,6 +15,8 @@ constexpr std::size_t kLargestGroup = 512;
 constexpr int kFoldAtPages = 1000;        // SQLite's own default
 constexpr int kFoldHardAtPages = 16'384;  // 64 MiB: readers held the log back; wait for them briefly and start it anew
 constexpr auto kRetryEvery = std::chrono::seconds(1);
+// How long a group waits for the writers seen lately: about the price of the commit that a latecomer would need for itself.
+constexpr auto kLinger = std::chrono::microseconds(200);
 
 int on_commit_to_log(void* pages, sqlite3*, const char*, int count) {
   static_cast<std::atomic<int>*>(pages)->store(count, std::memory_order_relaxed);
@@ -48,12 +50,14 @@ Status GroupWriter::submit(std::string_view what, Body body, bool keep) {
   write->what = what;
   write->body = std::move(body);
   write->keep = keep;
+  bool notify = true;
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return fail(ErrorKind::Unavailable, std::string(what) + ": the store is closing", {{"reason", "closing"}});
     queue_.push_back(write);
+    if (queue_.size() < wanted_) notify = false;
   }
-  wake_.notify_one();
+  if (notify) wake_.notify_one();
   write->done.wait(false, std::memory_order_acquire);
   return write->result;
 }
@@ -74,6 +78,11 @@ void GroupWriter::run() {
       else
         wake_.wait_for(lock, kRetryEvery, ready);
       if (queue_.empty() && stopping_) break;
+      if (!queue_.empty() && queue_.size() < expected_) {
+        wanted_ = expected_;
+        wake_.wait_for(lock, kLinger, [this] { return queue_.size() >= wanted_ || stopping_; });
+        wanted_ = 1;
+      }
       while (!queue_.empty() && group.size() < kLargestGroup) {
         group.push_back(std::move(queue_.front()));
         queue_.pop_front();
@@ -99,6 +108,10 @@ void GroupWriter::commit(Group& group) {
     return;
   }
   remember(status);
+  {
+    const std::lock_guard lock(mutex_);
+    expected_ = group.size() + queue_.size();  // all who write at the moment: each waits for its answer before it asks again
+  }
   for (const auto& write : group) {
     if (!status) write->result = status;
     settle(write);

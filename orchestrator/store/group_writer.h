@@ -70,6 +70,8 @@ class GroupWriter {
   std::condition_variable wake_;
   std::deque<std::shared_ptr<Write>> queue_;
   bool stopping_ = false;
+  std::size_t expected_ = 1;  // writers seen at the last commit
+  std::size_t wanted_ = 1;    // queued writes from which the writing thread wants to be woken
   Figures figures_;
 
   // Of the writing thread.

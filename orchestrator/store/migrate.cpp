@@ -5,6 +5,8 @@
 #include <stdio.h>
 
 #include <charconv>
+#include <cstdint>
+#include <fstream>
 #include <system_error>
 
 #include "orchestrator/store/failpoint.h"
@@ -19,6 +21,37 @@ Result<int> pragma_int(sql::Connection& connection, const std::string& name) {
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
 }
+
+// user_version and application_id as they stand in the first page (offsets 60 and 68 of the file format), whatever a journal says.
+struct RawHeader {
+  int version = 0, application = 0;
+};
+Result<RawHeader> raw_header(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  unsigned char page[100] = {};
+  in.read(reinterpret_cast<char*>(page), sizeof page);
+  if (in.gcount() != sizeof page) return RawHeader{};
+  const auto big_endian = [&page](int at) {
+    return static_cast<int>(std::uint32_t{page[at]} << 24 | page[at + 1] << 16 | page[at + 2] << 8 | page[at + 3]);
+  };
+  return RawHeader{big_endian(60), big_endian(68)};
+}
+
+tl::unexpected<Error> not_ours(const std::filesystem::path& file, int application) {
+  return fail(ErrorKind::Corrupt, file.string() + " is another program's SQLite database; accepted: a store made by amk, or no file",
+              {{"reason", "not-ours"}, {"path", file.string()}, {"application_id", application}});
+}
+
+Status refuse_newer(const std::filesystem::path& file, int version, const Schema& schema) {
+  if (version <= schema.version()) return {};
+  return fail(ErrorKind::Unsupported,
+              file.string() + " has schema version " + std::to_string(version) + ", which is newer than this build's " +
+                  std::to_string(schema.version()) + "; it was not touched: use a newer amk, or another workspace",
+              {{"reason", "newer-schema"}, {"version", version}, {"supported", schema.version()}, {"path", file.string()}});
+}
+
+// A transaction that was cut short in rollback mode: only a connection that may write can undo it and see what the file says.
+bool needs_rollback(const Error& error) { return error.data.is_object() && error.data.value("code", 0) == SQLITE_READONLY_ROLLBACK; }
 
 Status run_step(sql::Connection& connection, const SchemaStep& step) {
   AMK_CHECK(connection.exec(step.sql));
@@ -52,28 +85,28 @@ Result<int> inspect_store_file(const std::filesystem::path& file, const Schema& 
   AMK_TRY(connection, sql::Connection::open(file.string(), {.create = false, .read_only = true, .vfs = vfs}));
   // Closing must not fold the log into a file that may not be ours to change.
   sqlite3_db_config(connection->handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
-  AMK_TRY(version, pragma_int(*connection, "user_version"));
+  const Result<int> version_now = pragma_int(*connection, "user_version");
+  if (!version_now && needs_rollback(version_now.error())) {
+    AMK_TRY(header, raw_header(file));
+    if (header.application != kApplicationId && header.application != 0) return not_ours(file, header.application);
+    AMK_CHECK(refuse_newer(file, header.version, schema));
+    return header.version;
+  }
+  AMK_TRY(version, version_now);
   AMK_TRY(application, pragma_int(*connection, "application_id"));
-  if (application != kApplicationId && (application != 0 || version != 0))
-    return fail(ErrorKind::Corrupt, file.string() + " is another program's SQLite database; accepted: a store made by amk, or no file",
-                {{"reason", "not-ours"}, {"path", file.string()}, {"application_id", application}});
-  if (version > schema.version())
-    return fail(ErrorKind::Unsupported,
-                file.string() + " has schema version " + std::to_string(version) + ", which is newer than this build's " +
-                    std::to_string(schema.version()) + "; it was not touched: use a newer amk, or another workspace",
-                {{"reason", "newer-schema"}, {"version", version}, {"supported", schema.version()}, {"path", file.string()}});
+  if (application != kApplicationId && (application != 0 || version != 0)) return not_ours(file, application);
+  AMK_CHECK(refuse_newer(file, version, schema));
   if (application == 0) {
     // A file that died between its creation and its first step has no tables; one with tables is somebody else's.
     AMK_TRY(tables, connection->value_i64("SELECT count(*) FROM sqlite_schema"));
-    if (tables.value_or(0) > 0)
-      return fail(ErrorKind::Corrupt, file.string() + " is another program's SQLite database; accepted: a store made by amk, or no file",
-                  {{"reason", "not-ours"}, {"path", file.string()}});
+    if (tables.value_or(0) > 0) return not_ours(file, application);
   }
   return version;
 }
 
 Status migrate(sql::Connection& connection, const Schema& schema, const std::filesystem::path& backups) {
   AMK_TRY(before, pragma_int(connection, "user_version"));
+  AMK_CHECK(refuse_newer("the store", before, schema));  // seen only now when a transaction had to be undone first
   if (before == schema.version()) return {};
   if (before > 0) AMK_CHECK(back_up_before(connection, before, backups));
   for (const SchemaStep& step : schema.steps) {
