@@ -38,11 +38,14 @@ namespace {
 Result<std::unique_ptr<sql::Connection>> open_writer(const std::filesystem::path& file, const std::string& vfs, const JournalChoice& journal) {
   AMK_TRY(connection, sql::Connection::open(file.string(), {.create = true, .read_only = false, .vfs = vfs}));
   sqlite3_busy_timeout(connection->handle(), 10'000);
+  // Changing the journal mode writes the header under a rollback journal. Were that journal's deletion not durable, a power failure much later
+  // could bring it back, and undo the file to before its log existed: the directory is synced for this step too.
+  AMK_CHECK(connection->exec("PRAGMA synchronous=EXTRA"));
   AMK_TRY(mode, connection->pragma(journal.write_ahead_log ? "journal_mode=WAL" : "journal_mode=TRUNCATE"));
   if (mode != (journal.write_ahead_log ? "wal" : "truncate"))
     return fail(ErrorKind::Io, "SQLite could not set the journal mode of " + file.string() + ": it stays " + mode, {{"reason", "io"}});
   // FULL makes a commit durable before it returns; EXTRA also syncs the directory, which only rollback journals need.
-  AMK_CHECK(connection->exec(journal.write_ahead_log ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=EXTRA"));
+  if (journal.write_ahead_log) AMK_CHECK(connection->exec("PRAGMA synchronous=FULL"));
   AMK_CHECK(
       connection->exec("PRAGMA foreign_keys=1; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-65536; PRAGMA secure_delete=0;"
                        "PRAGMA cell_size_check=1; PRAGMA journal_size_limit=67108864"));

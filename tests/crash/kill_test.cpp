@@ -90,20 +90,31 @@ TEST_CASE("killed at every failpoint and at random: nothing acknowledged is lost
   Victim victim(20261127);
   Rng rng(5);
   std::array<int, kFailpoints> reached{};
+  std::array<std::uint64_t, kFailpoints> latest{};  // how often a round passes the point, roughly: learnt from rounds that ended before
+  latest.fill(100);
   int rounds = 0;
   while (victim.kills < wanted && rounds < 20 * wanted && victim.problems < 5) {
     // Half of the rounds at random moments, half at a failpoint, each in turn, at its n-th time.
     std::string spec;
     const int point = rounds / 2 % kFailpoints;
+    const auto at = static_cast<std::size_t>(point);
+    std::uint64_t n = 0;
     if (++rounds % 2 == 0) {
-      const std::uint64_t n = 1 + rng.below(std::uint64_t{1} << rng.below(8));
+      n = 1 + rng.below(latest[at]);
       spec = std::string(to_string(static_cast<Failpoint>(point))) + "=kill@" + std::to_string(n);
+      if (static_cast<Failpoint>(point) == Failpoint::ReserveRelease) spec += ",vfs.wal.write=enospc@20,vfs.journal.write=enospc@20";
     } else if (rng.below(4) == 0) {
       // A disk that is full for a moment, then a kill.
       spec = "vfs.wal.write=enospc@" + std::to_string(1 + rng.below(200)) + ",write.committed=kill@" + std::to_string(5 + rng.below(40));
     }
     const ChildEnd end = victim.round(spec);
-    if (rounds % 2 == 0 && end == ChildEnd::Killed) ++reached[static_cast<std::size_t>(point)];
+    if (n == 0) continue;
+    if (end == ChildEnd::Killed) {
+      ++reached[at];
+      latest[at] = std::min<std::uint64_t>(2 * latest[at], 400);
+    } else {
+      latest[at] = std::max<std::uint64_t>(1, n / 2);
+    }
   }
   CHECK(victim.kills >= wanted);
   CHECK(victim.problems == 0);
