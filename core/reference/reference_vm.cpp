@@ -75,7 +75,7 @@ Status ReferenceVm::State::bind() {
   }
   tasks.reserve(program.tasks.size());
   for (TaskId id = 0; id < static_cast<TaskId>(program.tasks.size()); ++id) {
-    AMK_TRY(bound, vm::bind_task(program, program.tasks[id], task_name(program, id), memory, weight_buffers));
+    AMK_TRY(bound, vm::bind_task(program, id, memory, weight_buffers));
     tasks.push_back(std::move(bound));
   }
   memory.poison_kv();
@@ -163,7 +163,7 @@ Status dry_run(const Program& program, std::uint64_t interleaving_seed) {
   AMK_TRY(memory, vm::Memory::create(program, false));
   AMK_TRY(weights, vm::WeightBuffers::shapes(program));
   for (TaskId id = 0; id < static_cast<TaskId>(program.tasks.size()); ++id)
-    AMK_CHECK(vm::bind_task(program, program.tasks[id], task_name(program, id), memory, weights));
+    AMK_CHECK(vm::bind_task(program, id, memory, weights));
   vm::Queues queues(program);
   Rng rng(interleaving_seed);
   for (std::int64_t epoch = 0; epoch < 2; ++epoch) AMK_CHECK(queues.run_step(epoch, rng, [](TaskId) { return Status{}; }));

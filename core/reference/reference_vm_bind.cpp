@@ -14,8 +14,8 @@ bool is_vector_dtype(DType t) { return t == DType::F32 || t == DType::F16 || t =
 // Takes a task's regions in the order that lower.h fixes. The first mismatch is kept; later takes do nothing.
 class Binder {
  public:
-  Binder(const Program& program, const Task& task, const std::string& name, Memory& memory, const WeightBuffers& weights)
-      : program_(program), spec_(program.model), task_(task), name_(name), memory_(memory), weights_(weights) {}
+  Binder(const Program& program, TaskId id, Memory& memory, const WeightBuffers& weights)
+      : program_(program), spec_(program.model), id_(id), task_(program.tasks[static_cast<std::size_t>(id)]), memory_(memory), weights_(weights) {}
 
   Result<BoundTask> bind() {
     bound_.task = &task_;
@@ -62,7 +62,9 @@ class Binder {
 
  private:
   void refuse(const std::string& why) {
-    if (!error_) error_ = Error{ErrorKind::InvalidArgument, "task " + name_ + ": " + why, {{"field", name_}, {"task", name_}}};
+    if (error_) return;
+    const std::string name = task_name(program_, id_);
+    error_ = Error{ErrorKind::InvalidArgument, "task " + name + ": " + why, {{"field", name}, {"task", name}}};
   }
   void need(bool condition, const char* why) {
     if (!condition) refuse(why);
@@ -217,6 +219,7 @@ class Binder {
       bound_.argmax = write_ints("its argmax partial", kArgmaxWords);
       starts_at(bound_.argmax, std::int64_t{task_.partial} * kArgmaxWords);
     }
+    if (!error_) bound_.rows.reserve(static_cast<std::size_t>(task_.row_end - task_.row_begin));
     for (std::int32_t r = task_.row_begin; !error_ && r < task_.row_end; ++r) {
       const LogicalRow logical = logical_row(spec_, task_.matrix, r);
       if (pairs && logical.kind == WeightKind::Up) continue;
@@ -358,8 +361,8 @@ class Binder {
 
   const Program& program_;
   const ModelSpec& spec_;
+  const TaskId id_;
   const Task& task_;
-  const std::string& name_;
   Memory& memory_;
   const WeightBuffers& weights_;
   BoundTask bound_;
@@ -369,8 +372,8 @@ class Binder {
 
 }  // namespace
 
-Result<BoundTask> bind_task(const Program& program, const Task& task, const std::string& name, Memory& memory, const WeightBuffers& weights) {
-  return Binder(program, task, name, memory, weights).bind();
+Result<BoundTask> bind_task(const Program& program, TaskId id, Memory& memory, const WeightBuffers& weights) {
+  return Binder(program, id, memory, weights).bind();
 }
 
 }  // namespace amk::vm

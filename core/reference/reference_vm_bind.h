@@ -2,7 +2,6 @@
 // else. Internal to reference_vm*.cpp.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "core/base/error.h"
@@ -32,6 +31,6 @@ struct BoundTask {
 };
 
 // InvalidArgument names the task and the region that is not what the opcode needs.
-Result<BoundTask> bind_task(const Program& program, const Task& task, const std::string& name, Memory& memory, const WeightBuffers& weights);
+Result<BoundTask> bind_task(const Program& program, TaskId id, Memory& memory, const WeightBuffers& weights);
 
 }  // namespace amk::vm

@@ -1,5 +1,8 @@
 #include "kernels/megakernel/family.h"
 
+#include <filesystem>
+#include <system_error>
+
 #include "core/base/resources.h"
 #include "core/model/load.h"
 #include "kernels/megakernel/workload.h"
@@ -15,6 +18,12 @@ class MegakernelFamily final : public KernelFamily {
   Result<std::shared_ptr<const Workload>> open(std::string_view workload, const GpuTarget& target) const override {
     AMK_TRY(resources, find_resources());
     AMK_TRY(ref, resolve_model(workload, ModelSources::from_environment(resources.config())));
+    // One checkpoint, one id, however the path was written; org/name stays as it is.
+    std::error_code failed;
+    if (ref.source == ModelRef::Source::Directory && std::filesystem::is_directory(workload, failed)) {
+      const std::filesystem::path canonical = std::filesystem::canonical(workload, failed);
+      if (!failed) ref.spec.name = canonical.string();
+    }
     AMK_TRY(opened, MegakernelWorkload::create(ref, target));
     return std::shared_ptr<const Workload>(std::move(opened));
   }

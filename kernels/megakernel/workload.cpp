@@ -1,81 +1,67 @@
 #include "kernels/megakernel/workload.h"
 
 #include <algorithm>
-#include <cmath>
+#include <random>
 
 #include "core/base/json.h"
-#include "core/base/random.h"
 #include "core/program/packing.h"
 #include "core/program/program_json.h"
 #include "core/program/validator.h"
-#include "core/reference/forward.h"
 #include "core/reference/reference_vm.h"
 #include "core/target/cost_model.h"
+#include "kernels/megakernel/cpu_check.h"
 
 namespace amk {
 namespace {
 
-constexpr int kCheckedTokens = 12;           // with a real KV cache behind all but the first
-constexpr double kRoundingTolerance = 1e-4;  // of the logits' standard deviation: fp32 rounding in another order of summation
-
-Verdict rejected_verdict(Verdict verdict, std::string rule, std::string message, Json witness) {
+void reject(Verdict& verdict, const Error& error) {
   verdict.status = VerdictStatus::Rejected;
   verdict.valid = false;
-  verdict.rejected = RejectedBy{std::move(rule), std::move(message), std::move(witness)};
-  return verdict;
+  const auto witness = error.data.find("witness");
+  verdict.rejected = RejectedBy{error.data.value("rule", "lowering"), error.message,
+                                witness != error.data.end() && witness->is_object() ? *witness : Json::object()};
 }
 
-double standard_deviation(std::span<const float> v) {
-  double sum = 0, squares = 0;
-  for (float x : v) sum += x, squares += static_cast<double>(x) * x;
-  const double n = static_cast<double>(v.size()), mean = sum / n;
-  return std::sqrt(std::max(0.0, squares / n - mean * mean));
+void fill_prediction(Verdict& verdict, const Prediction& p) {
+  verdict.latency_us = p.latency_us;
+  verdict.latency_kind = LatencyKind::Predicted;
+  verdict.bound_us = p.bound_us;
+  verdict.pct_of_roofline = 100.0 * p.bound_us / p.latency_us;
+  verdict.read_bandwidth_gbs = static_cast<double>(p.hbm_bytes) / p.latency_us * 1e-3;
+  verdict.regions = {{"attention", p.regions.attention},
+                     {"mlp", p.regions.mlp},
+                     {"lm_head", p.regions.lm_head},
+                     {"sync", p.regions.sync},
+                     {"other", p.regions.other}};
 }
 
-// KL(oracle || candidate) of the two softmaxes, in double.
-double kl_divergence(std::span<const float> oracle, std::span<const float> candidate) {
-  const auto log_sum = [](std::span<const float> v) {
-    const double top = *std::max_element(v.begin(), v.end());
-    double sum = 0;
-    for (float x : v) sum += std::exp(x - top);
-    return top + std::log(sum);
-  };
-  const double a = log_sum(oracle), b = log_sum(candidate);
-  double kl = 0;
-  for (std::size_t i = 0; i < oracle.size(); ++i) kl += std::exp(oracle[i] - a) * ((oracle[i] - a) - (candidate[i] - b));
-  return std::max(0.0, kl);
+std::string what_was_executed(const Executed& executed, const ScheduleConfig& config) {
+  if (!executed.stand_in) return "Checked on the CPU: the lowered program on the reference VM against the oracle, in fp32.";
+  const ModelSpec& spec = executed.model.spec;
+  std::string notes =
+      "Checked on the CPU without this model's weights: its program was proved and dry-run (queues, counters, ring, regions); "
+      "arithmetic was executed on a stand-in of the same architecture (" +
+      std::to_string(spec.layers) + " layers, hidden " + std::to_string(spec.hidden) + ", " + std::to_string(executed.target.sm_count) +
+      " SMs, seeded weights) under the same config.";
+  if (config.sm_assignment == SmAssignment::Explicit)
+    notes += " The stand-in was placed round robin: an explicit map names tiles that it does not have.";
+  return notes;
 }
 
 }  // namespace
 
-ModelSpec scaled_down(const ModelSpec& spec) {
-  ModelSpec twin = spec;
-  twin.layers = std::min(spec.layers, 2);
-  twin.kv_heads = std::min(spec.kv_heads, 2);
-  twin.heads = twin.kv_heads * spec.gqa();
-  twin.hidden = std::min(spec.hidden, 64);
-  twin.intermediate = std::min(spec.intermediate, 96);
-  twin.vocab = std::min(spec.vocab, 256);
-  if (twin.sliding_window) twin.sliding_window = std::min(*twin.sliding_window, kCheckedTokens / 2);
-  return twin;
-}
+MegakernelWorkload::MegakernelWorkload(ModelRef ref, GpuTarget target)
+    : ref_(std::move(ref)),
+      target_(std::move(target)),
+      regime_(std::string(to_string(ref_.spec.dtype)) + "-b1"),
+      space_(megakernel_space(ref_.spec, target_)),
+      defaults_(amk::config_at(space_, space_.default_point())),
+      executed_(executed_on_cpu(ref_, lowering_target())),
+      token_seed_((std::uint64_t{std::random_device{}()} << 32) | std::random_device{}()) {}
 
-struct MegakernelWorkload::Check {
-  std::shared_ptr<const Weights> weights;
-  std::vector<int> tokens;
-  std::vector<std::vector<float>> logits;  // after each token
-  double deviation = 0;                    // of all those logits
-  bool twin = false;
-};
-
-MegakernelWorkload::MegakernelWorkload(ModelRef ref, GpuTarget target) : ref_(std::move(ref)), target_(std::move(target)) {
-  regime_ = std::string(to_string(ref_.spec.dtype)) + "-b1";
-  space_ = megakernel_space(ref_.spec, target_);
-}
-
-Result<std::unique_ptr<MegakernelWorkload>> MegakernelWorkload::create(const ModelRef& ref, const GpuTarget& target) {
+Result<std::shared_ptr<const MegakernelWorkload>> MegakernelWorkload::create(const ModelRef& ref, const GpuTarget& target) {
   AMK_CHECK(check_packable(ref.spec));
-  return std::unique_ptr<MegakernelWorkload>(new MegakernelWorkload(ref, target));
+  return std::shared_ptr<const MegakernelWorkload>(new MegakernelWorkload(ref, target));
 }
 
 LoweringTarget MegakernelWorkload::lowering_target() const {
@@ -104,161 +90,105 @@ Json MegakernelWorkload::features() const {
           {"smem_bytes", target_.smem_optin_bytes}};
 }
 
+Result<ScheduleConfig> MegakernelWorkload::parse(const Json& config) const { return parse_schedule_config(config, defaults_); }
+
 Result<Json> MegakernelWorkload::canonical(const Json& config) const {
-  AMK_TRY(parsed, parse_schedule_config(config));
+  AMK_TRY(parsed, parse(config));
   return to_json(parsed);
 }
 
-Json MegakernelWorkload::default_config() const { return config_at(space_.default_point()); }
+Json MegakernelWorkload::default_config() const { return to_json(defaults_); }
 
 Result<Point> MegakernelWorkload::point_of(const Json& canonical) const {
-  AMK_TRY(parsed, parse_schedule_config(canonical));
+  AMK_TRY(parsed, parse(canonical));
   return amk::point_of(space_, parsed);
 }
 
 Json MegakernelWorkload::config_at(const Point& point) const { return to_json(amk::config_at(space_, point)); }
 
 std::string MegakernelWorkload::schedule_id(const Json& canonical) const {
-  const auto parsed = parse_schedule_config(canonical);
+  const auto parsed = parse(canonical);
   return parsed ? amk::schedule_id(*parsed) : std::string();
 }
 
-Result<double> MegakernelWorkload::predict_us(const Json& canonical) const {
-  AMK_TRY(config, parse_schedule_config(canonical));
-  AMK_TRY(program, lower(ref_.spec, config, lowering_target(), gpu_format(ref_.spec)));
-  return predict(program, config, target_, std::min(kPredictPosition, program.max_seq - 1)).latency_us;
-}
-
-Result<Json> MegakernelWorkload::compile(const Json& canonical) const {
-  AMK_TRY(config, parse_schedule_config(canonical));
+Result<Program> MegakernelWorkload::proved_program(const ScheduleConfig& config) const {
   AMK_TRY(program, lower(ref_.spec, config, lowering_target(), gpu_format(ref_.spec)));
   const Validation proof = validate(program);
   if (!proof.valid()) return fail(ErrorKind::Rejected, proof.rejection->message, to_json(*proof.rejection));
+  return program;
+}
+
+Result<double> MegakernelWorkload::predict_us(const Json& canonical) const {
+  AMK_TRY(config, parse(canonical));
+  AMK_TRY(program, proved_program(config));
+  return predict(program, config, target_, kPredictPosition).latency_us;
+}
+
+Result<Json> MegakernelWorkload::compile(const Json& canonical) const {
+  AMK_TRY(config, parse(canonical));
+  AMK_TRY(program, proved_program(config));
   return to_json(program);
 }
 
-Result<std::shared_ptr<const MegakernelWorkload::Check>> MegakernelWorkload::check() const {
+Result<std::shared_ptr<const CpuReference>> MegakernelWorkload::reference(int kv_block, const Progress& progress) const {
+  const int positions = CpuReference::wanted_positions(kv_block, executed_.target.max_seq);
+  // Held while a reference is made: a second job waits for it instead of making its own.
   std::lock_guard lock(mutex_);
-  if (check_) return check_;
-  auto made = std::make_shared<Check>();
-  made->twin = ref_.spec.parameters() > kExecutedParametersLimit;
-  ModelRef executed = ref_;
-  if (made->twin) {
-    executed.source = ModelRef::Source::Catalogue;  // seeded weights: the checkpoint's do not fit the twin's shapes
-    executed.spec = scaled_down(ref_.spec);
-    executed.seed = 1;
+  std::shared_ptr<const CpuReference>& held = references_[positions];
+  if (held == nullptr) {
+    if (progress.report) progress.report(0.1, "loading weights and running the oracle");
+    if (weights_ == nullptr) {
+      AMK_TRY(loaded, load_weights(executed_.model));
+      weights_ = std::move(loaded);
+    }
+    AMK_TRY(made, CpuReference::create(weights_, positions, token_seed_, progress.stop));
+    held = std::move(made);
   }
-  AMK_TRY(weights, load_weights(executed));
-  made->weights = weights;
-  const int tokens = std::min(kCheckedTokens, executed.spec.max_position);
-  Oracle oracle(weights, tokens);
-  // Fixed tokens, so that two runs of a campaign agree; the GPU gate draws fresh ones.
-  Rng rng(0xA11CE);
-  std::vector<float> all;
-  for (int t = 0; t < tokens; ++t) {
-    made->tokens.push_back(static_cast<int>(rng.below(static_cast<std::uint64_t>(executed.spec.vocab))));
-    AMK_TRY(logits, oracle.step(made->tokens.back()));
-    made->logits.emplace_back(logits.begin(), logits.end());
-    all.insert(all.end(), logits.begin(), logits.end());
+  return held;
+}
+
+Status MegakernelWorkload::check_on_cpu(const ScheduleConfig& config, const Program& program, const Progress& progress, Verdict& verdict) const {
+  verdict.status = VerdictStatus::Incorrect;
+  verdict.notes = what_was_executed(executed_, config);
+  if (const Status dry = dry_run(program); !dry) {
+    verdict.notes += " Failed: " + dry.error().message + ".";
+    return {};
   }
-  made->deviation = standard_deviation(all);
-  check_ = made;
-  return check_;
+  AMK_TRY(expected, reference(config.attention_kv_block, progress));
+  const ModelSpec& spec = executed_.model.spec;
+  AMK_TRY(executable, lower(spec, config_for(executed_, config), executed_.target, {spec.dtype, DType::F32, DType::F32}));
+  if (progress.report) progress.report(0.5, "executing the schedule on the reference VM");
+  AMK_TRY(outcome, expected->check(executable, progress));
+  verdict.correctness = outcome.correctness;
+  verdict.correct = outcome.correct;
+  if (outcome.correct) verdict.status = VerdictStatus::Ok;
+  if (!outcome.failure.empty()) verdict.notes += " Failed: " + outcome.failure + ".";
+  return {};
 }
 
 Result<Verdict> MegakernelWorkload::judge_on_cpu(const Json& canonical, const Progress& progress) const {
+  AMK_TRY(config, parse(canonical));
   Verdict verdict;
   verdict.workload = id();
   verdict.gpu = target_.name;
   verdict.regime = regime_;
-  verdict.config = canonical;
-  AMK_TRY(config, parse_schedule_config(canonical));
+  verdict.config = to_json(config);
   verdict.schedule_id = amk::schedule_id(config);
 
-  auto program = lower(ref_.spec, config, lowering_target(), gpu_format(ref_.spec));
+  auto program = proved_program(config);
   if (!program && program.error().kind == ErrorKind::Rejected) {
-    const Json& d = program.error().data;
-    return rejected_verdict(std::move(verdict), d.value("rule", "lowering"), program.error().message, d.value("witness", Json::object()));
-  }
-  if (!program) return tl::unexpected<Error>(program.error());
-  const Validation proof = validate(*program);
-  if (!proof.valid()) return rejected_verdict(std::move(verdict), proof.rejection->rule, proof.rejection->message, proof.rejection->witness);
-  verdict.valid = true;
-  verdict.tasks = proof.tasks;
-  verdict.weight_bytes = ref_.spec.decode_weight_bytes();
-  verdict.smem_bytes = config.smem_bytes_per_block;
-  if (progress.stop.stop_requested()) return fail(ErrorKind::Cancelled, "stopped before the correctness check");
-
-  AMK_TRY(reference, check());
-  const ModelSpec& executed = reference->weights->spec();
-  LoweringTarget target = lowering_target();
-  target.max_seq = std::min(target.max_seq, executed.max_position);
-  NumericFormat exact;
-  exact.weights = executed.dtype;
-  auto lowered = lower(executed, config, target, exact);
-  if (!lowered && lowered.error().kind == ErrorKind::Rejected && reference->twin && !config.explicit_sm.empty())
-    // An explicit placement names tiles that the twin does not have: the values do not depend on placement, so it is checked without.
-    lowered = [&] {
-      ScheduleConfig unplaced = config;
-      unplaced.sm_assignment = SmAssignment::RoundRobin;
-      unplaced.explicit_sm.clear();
-      return lower(executed, unplaced, target, exact);
-    }();
-  if (!lowered) return tl::unexpected<Error>(lowered.error());
-
-  Correctness c;
-  c.bound = kRoundingTolerance * reference->deviation;
-  c.bitwise_repeatable = true;
-  double sum = 0, elements = 0;
-  std::int64_t agreeing = 0;
-  AMK_TRY(vm, ReferenceVm::create(*lowered, reference->weights, {.interleaving_seed = 1}));
-  AMK_TRY(again, ReferenceVm::create(*lowered, reference->weights, {.interleaving_seed = 2}));
-  for (std::size_t t = 0; t < reference->tokens.size(); ++t) {
-    auto step = vm.step(reference->tokens[t]);
-    auto repeat = again.step(reference->tokens[t]);
-    if (!step || !repeat) {
-      verdict.status = VerdictStatus::Incorrect;
-      verdict.notes = "reference VM: " + (!step ? step.error().message : repeat.error().message);
-      return verdict;
-    }
-    const std::vector<float>& expected = reference->logits[t];
-    if (!std::equal(step->logits.begin(), step->logits.end(), repeat->logits.begin(), repeat->logits.end())) c.bitwise_repeatable = false;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      const double error = std::abs(static_cast<double>(step->logits[i]) - expected[i]);
-      if (!(error <= c.max_abs_err)) c.max_abs_err = std::isnan(error) ? INFINITY : error;
-      sum += error;
-    }
-    elements += static_cast<double>(expected.size());
-    c.kl = std::max(c.kl, kl_divergence(expected, step->logits));
-    if (step->next_token == argmax(expected)) ++agreeing;
-    ++c.positions_checked;
-    if (progress.stop.stop_requested()) return fail(ErrorKind::Cancelled, "stopped during the correctness check");
-  }
-  c.mean_abs_err = sum / elements;
-  c.top1_agreement = static_cast<double>(agreeing) / static_cast<double>(c.positions_checked);
-  verdict.correct = c.bitwise_repeatable && c.max_abs_err <= c.bound;
-  verdict.correctness = c;
-  verdict.notes = reference->twin
-                      ? "checked on the CPU with a scaled-down model of the same architecture (" + std::to_string(executed.layers) +
-                            " layers, hidden " + std::to_string(executed.hidden) + "), seeded weights; the model's own weights were not touched"
-                      : "checked on the CPU: the lowered program on the reference VM against the oracle";
-  if (!verdict.correct) {
-    verdict.status = VerdictStatus::Incorrect;
+    reject(verdict, program.error());
     return verdict;
   }
+  if (!program) return tl::unexpected<Error>(std::move(program).error());
+  verdict.valid = true;
+  verdict.tasks = static_cast<std::int64_t>(program->tasks.size());
+  verdict.weight_bytes = ref_.spec.decode_weight_bytes();
+  verdict.smem_bytes = config.smem_bytes_per_block;
 
-  const Prediction p = predict(*program, config, target_, std::min(kPredictPosition, program->max_seq - 1));
-  verdict.status = VerdictStatus::Ok;
-  verdict.latency_us = p.latency_us;
-  verdict.latency_kind = LatencyKind::Predicted;
-  verdict.bound_us = p.bound_us;
-  verdict.pct_of_roofline = 100.0 * p.bound_us / p.latency_us;
-  verdict.read_bandwidth_gbs = static_cast<double>(p.hbm_bytes) / p.latency_us * 1e-3;
-  verdict.regions = {{"attention", p.regions.attention},
-                     {"mlp", p.regions.mlp},
-                     {"lm_head", p.regions.lm_head},
-                     {"sync", p.regions.sync},
-                     {"other", p.regions.other}};
+  AMK_CHECK(check_on_cpu(config, *program, progress, verdict));
+  if (verdict.correct) fill_prediction(verdict, predict(*program, config, target_, kPredictPosition));
+  if (progress.report) progress.report(1.0, "judged");
   return verdict;
 }
 

@@ -1,32 +1,32 @@
 // One model on one GPU target, on the CPU: space, lowering, proof, prediction, and correctness by the ReferenceVM against the oracle.
-// Thread-safe; weights and oracle logits are made on first use and shared.
+// Thread-safe; weights and oracle logits are made on first use and shared. docs/megakernel-family.md.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "core/model/load.h"
 #include "core/program/lower.h"
 #include "core/program/program.h"
 #include "core/schedule/config.h"
 #include "kernels/family.h"
+#include "kernels/megakernel/stand_in.h"
 
 namespace amk {
 
-// Positions that programs are lowered for, unless the model has fewer; and the KV length at which latency is predicted and compared.
+class CpuReference;
+
+// Positions that programs are lowered for, unless the model has fewer; and the KV entries read where latency is predicted and compared.
 inline constexpr int kDefaultMaxSeq = 4096;
 inline constexpr int kPredictPosition = 256;
-// Larger models are not executed on the CPU: their lowering is checked on a scaled-down twin, and the verdict's notes say so.
-inline constexpr std::int64_t kExecutedParametersLimit = 20'000'000;
-
-// The same architecture switches, head_dim and GQA ratio with few layers, heads and narrow matrices.
-ModelSpec scaled_down(const ModelSpec& spec);
 
 class MegakernelWorkload final : public Workload {
  public:
-  static Result<std::unique_ptr<MegakernelWorkload>> create(const ModelRef& ref, const GpuTarget& target);
+  // Unsupported, naming the field, when the model cannot be packed. Touches no weights.
+  static Result<std::shared_ptr<const MegakernelWorkload>> create(const ModelRef& ref, const GpuTarget& target);
 
   const std::string& id() const override { return ref_.spec.name; }
   const std::string& regime() const override { return regime_; }
@@ -34,6 +34,7 @@ class MegakernelWorkload final : public Workload {
   const SearchSpace& space() const override { return space_; }
   Json features() const override;
 
+  // Missing keys take the space's defaults, which fit this GPU's shared memory.
   Result<Json> canonical(const Json& config) const override;
   Json default_config() const override;
   Result<Point> point_of(const Json& canonical) const override;
@@ -48,18 +49,25 @@ class MegakernelWorkload final : public Workload {
   LoweringTarget lowering_target() const;
   // What runs on a GPU: bf16 KV and activations; weights as stored (fp32 checkpoints stay fp32).
   static NumericFormat gpu_format(const ModelSpec& spec);
+  Result<ScheduleConfig> parse(const Json& config) const;
+  // Lowered for this GPU and proved. Rejected carries {"rule", "message", "witness"}, whoever refused it.
+  Result<Program> proved_program(const ScheduleConfig& config) const;
 
  private:
   MegakernelWorkload(ModelRef ref, GpuTarget target);
-  struct Check;  // weights of what is executed, the tokens, and the oracle's logits behind each of them
-  Result<std::shared_ptr<const Check>> check() const;
+  Result<std::shared_ptr<const CpuReference>> reference(int kv_block, const Progress& progress) const;
+  Status check_on_cpu(const ScheduleConfig& config, const Program& program, const Progress& progress, Verdict& verdict) const;
 
   ModelRef ref_;
   GpuTarget target_;
   std::string regime_;
   SearchSpace space_;
+  ScheduleConfig defaults_;
+  Executed executed_;
+  std::uint64_t token_seed_ = 0;  // fresh for every opening: no candidate can know the tokens
   mutable std::mutex mutex_;
-  mutable std::shared_ptr<const Check> check_;
+  mutable std::shared_ptr<const Weights> weights_;                         // of what is executed
+  mutable std::map<int, std::shared_ptr<const CpuReference>> references_;  // by wanted positions: one per size of KV block
 };
 
 }  // namespace amk

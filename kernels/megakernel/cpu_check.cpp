@@ -1,0 +1,173 @@
+#include "kernels/megakernel/cpu_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/base/random.h"
+#include "core/reference/reference_vm.h"
+
+namespace amk {
+namespace {
+
+// The rounding of fp32 sums in another order, in standard deviations of the logits: the bound that the oracle itself is held to against
+// transformers. The worst seen over thousands of configs is 5e-6 (docs/reference-vm.md).
+constexpr double kRoundingBound = 1e-4;
+constexpr double kOracleWork = 4e9;  // multiplications, once a workload
+constexpr double kCheckWork = 1e9;   // a judgement
+constexpr int kFewestPositions = 12;
+constexpr int kMostPositions = 600;
+constexpr double kMostLogits = 16e6;  // kept in memory
+constexpr int kFromEmpty = 12;        // positions executed from an empty cache …
+constexpr int kAtEdge = 3;            // … and around each edge of a KV block
+
+double log_sum_exp(std::span<const float> v) {
+  const double top = *std::max_element(v.begin(), v.end());
+  double sum = 0;
+  for (float x : v) sum += std::exp(x - top);
+  return top + std::log(sum);
+}
+
+// KL(oracle || candidate) of the two softmaxes.
+double kl_divergence(std::span<const float> oracle, std::span<const float> candidate) {
+  const double a = log_sum_exp(oracle), b = log_sum_exp(candidate);
+  double kl = 0;
+  for (std::size_t i = 0; i < oracle.size(); ++i) kl += std::exp(oracle[i] - a) * ((oracle[i] - a) - (candidate[i] - b));
+  return std::max(0.0, kl);
+}
+
+// Gap between the two largest.
+double top2_gap(std::span<const float> v) {
+  float first = -std::numeric_limits<float>::infinity(), second = first;
+  for (float x : v) {
+    if (x > first) {
+      second = first;
+      first = x;
+    } else if (x > second) {
+      second = x;
+    }
+  }
+  return static_cast<double>(first) - second;
+}
+
+// Sums the comparison of every executed position.
+class Comparison {
+ public:
+  explicit Comparison(double bound) { c_.bound = bound; }
+
+  void add(int position, std::span<const float> expected, const ReferenceVm::Step& got, const ReferenceVm::Step& repeated) {
+    bool finite = true;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const double error = std::abs(static_cast<double>(got.logits[i]) - expected[i]);
+      finite = finite && std::isfinite(error);
+      if (!(error <= c_.max_abs_err)) c_.max_abs_err = std::isfinite(error) ? error : std::numeric_limits<double>::infinity();
+      sum_ += error;
+    }
+    elements_ += static_cast<double>(expected.size());
+    c_.kl = finite ? std::max(c_.kl, kl_divergence(expected, got.logits)) : std::numeric_limits<double>::infinity();
+    ++c_.positions_checked;
+    const bool same_bits =
+        std::memcmp(got.logits.data(), repeated.logits.data(), got.logits.size_bytes()) == 0 && got.next_token == repeated.next_token;
+    if (!same_bits) repeatable_ = false;
+    const int wanted = argmax(expected);
+    if (got.next_token == wanted) ++agreeing_;
+    const std::string where = " at position " + std::to_string(position);
+    if (!finite) fail_once("a logit is not finite: bytes were read that nothing wrote" + where);
+    if (c_.max_abs_err > c_.bound) fail_once("logits are off by more than fp32 rounding" + where);
+    if (!same_bits) fail_once("two interleavings differ" + where);
+    if (got.next_token != argmax(got.logits)) fail_once("the next token is not the largest logit" + where);
+    // Where the two largest are closer than twice the bound, rounding may decide.
+    if (got.next_token != wanted && top2_gap(expected) > 2 * c_.bound) fail_once("the next token is not the oracle's" + where);
+  }
+
+  CpuReference::Outcome outcome() {
+    c_.bitwise_repeatable = repeatable_;
+    c_.mean_abs_err = sum_ / elements_;
+    c_.top1_agreement = static_cast<double>(agreeing_) / static_cast<double>(c_.positions_checked);
+    return {c_, failure_.empty(), failure_};
+  }
+
+ private:
+  void fail_once(std::string why) {
+    if (failure_.empty()) failure_ = std::move(why);
+  }
+
+  Correctness c_;
+  double sum_ = 0, elements_ = 0;
+  std::int64_t agreeing_ = 0;
+  bool repeatable_ = true;
+  std::string failure_;
+};
+
+tl::unexpected<Error> cancelled() { return fail(ErrorKind::Cancelled, "cancelled during the correctness check"); }
+
+}  // namespace
+
+int CpuReference::wanted_positions(int kv_block, int max_seq) { return std::min(max_seq, 2 * kv_block + kAtEdge); }
+
+Result<std::shared_ptr<const CpuReference>> CpuReference::create(std::shared_ptr<const Weights> weights, int wanted, std::uint64_t seed,
+                                                                 const std::stop_token& stop) {
+  auto reference = std::make_shared<CpuReference>();
+  reference->weights_ = weights;
+  const ModelSpec& spec = weights->spec();
+  const double allowed = std::min(kOracleWork / static_cast<double>(spec.parameters()), kMostLogits / spec.vocab);
+  const int positions = std::min(wanted, static_cast<int>(std::clamp<double>(allowed, kFewestPositions, kMostPositions)));
+  // Threads cost more than they bring where a step is short.
+  constexpr std::int64_t kParallelParameters = 4'000'000;
+  auto oracle = std::make_unique<Oracle>(weights, positions, spec.parameters() < kParallelParameters ? 1 : 0);
+  Rng rng(seed);
+  double sum = 0, squares = 0;
+  for (int p = 0; p < positions; ++p) {
+    if (stop.stop_requested()) return cancelled();
+    reference->tokens_.push_back(static_cast<int>(rng.below(static_cast<std::uint64_t>(spec.vocab))));
+    AMK_TRY(logits, oracle->step(reference->tokens_.back()));
+    reference->logits_.emplace_back(logits.begin(), logits.end());
+    for (float v : logits) {
+      sum += v;
+      squares += static_cast<double>(v) * v;
+    }
+  }
+  const double n = static_cast<double>(positions) * spec.vocab;
+  reference->deviation_ = std::sqrt(std::max(0.0, squares / n - (sum / n) * (sum / n)));
+  reference->oracle_ = std::move(oracle);
+  return reference;
+}
+
+std::vector<CpuReference::Window> CpuReference::windows(const Program& program) const {
+  const int last = std::min(positions(), static_cast<int>(program.max_seq));
+  const double steps = kCheckWork / (2.0 * static_cast<double>(spec().parameters()));
+  const int edge_steps = steps >= 64 ? kAtEdge : 1;
+  std::vector<Window> out = {{0, std::min(last, steps >= 64 ? kFromEmpty : kFromEmpty / 2)}};
+  // Across the edges at which a second and a third block begin, and at the end of the sequence.
+  const int block = program.attention.kv_block;
+  for (int begin : {block - 1, 2 * block - 1, last - edge_steps}) {
+    const Window window{begin, std::min(last, begin + edge_steps)};
+    if (window.begin >= out.back().end && window.begin < window.end) out.push_back(window);
+  }
+  return out;
+}
+
+Result<CpuReference::Outcome> CpuReference::check(const Program& program, const Progress& progress) const {
+  AMK_TRY(vm, ReferenceVm::create(program, weights_, {.interleaving_seed = 1}));
+  AMK_TRY(again, ReferenceVm::create(program, weights_, {.interleaving_seed = 2}));
+  const auto keys = [this](int layer) { return oracle_->keys(layer); };
+  const auto values = [this](int layer) { return oracle_->values(layer); };
+  Comparison comparison(kRoundingBound * deviation_);
+  for (const Window& window : windows(program)) {
+    AMK_CHECK(vm.seed_kv(window.begin, positions(), keys, values));
+    AMK_CHECK(again.seed_kv(window.begin, positions(), keys, values));
+    for (int p = window.begin; p < window.end; ++p) {
+      if (progress.stop.stop_requested()) return cancelled();
+      const std::size_t at = static_cast<std::size_t>(p);
+      const auto step = vm.step(tokens_[at]);
+      if (!step) return Outcome{std::nullopt, false, step.error().message};
+      const auto repeated = again.step(tokens_[at]);
+      if (!repeated) return Outcome{std::nullopt, false, repeated.error().message};
+      comparison.add(p, logits_[at], *step, *repeated);
+    }
+  }
+  return comparison.outcome();
+}
+
+}  // namespace amk
