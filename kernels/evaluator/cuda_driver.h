@@ -54,7 +54,7 @@ struct Driver {
   R (*cuModuleGetGlobal)(abi::DevicePtr* pointer, std::size_t* bytes, abi::Module module, const char* name) = nullptr;
   R (*cuFuncGetAttribute)(int* value, abi::FunctionAttribute attribute, abi::Function function) = nullptr;
   R (*cuFuncSetAttribute)(abi::Function function, abi::FunctionAttribute attribute, int value) = nullptr;
-  R (*cuOccupancyMaxActiveBlocksPerMultiprocessor)
+  R(*cuOccupancyMaxActiveBlocksPerMultiprocessor)
   (int* blocks, abi::Function function, int block_threads, std::size_t dynamic_shared_bytes) = nullptr;
   R (*cuLaunchKernelEx)(const abi::LaunchConfig* config, abi::Function function, void** parameters, void** extra) = nullptr;
 

@@ -52,7 +52,8 @@ TEST_CASE("the twelve columns of another tool; wrong lines are refused alone") {
 
 TEST_CASE("JSON lines of another tool, twice: the second time everything is a duplicate") {
   Lab lab;
-  const std::string text = std::string() +
+  const std::string text =
+      std::string() +
       R"({"model": "SmolLM2", "gpu": "h100", "regime": "single-stream", "correctness": "PASS", "latency_us": 24.3, "bound_us": 10.0, "pct_of_roofline": 41.2, "schedule": {"tile": 8}, "ir_version": "1", "abi_version": "2", "notes": "n", "ts": 1700000000.5})"
       "\n"
       R"({"model": "SmolLM2", "gpu": "h100", "correctness": "PASS", "latency_us": NaN})"
