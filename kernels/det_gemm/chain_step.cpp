@@ -34,7 +34,8 @@ bool is_inf16(std::uint16_t bits) { return (bits & 0x7FFFu) == 0x7F80u; }
 bool is_nan16(std::uint16_t bits) { return (bits & 0x7FFFu) > 0x7F80u; }
 bool is_zero16(std::uint16_t bits) { return (bits & 0x7FFFu) == 0; }
 
-// magnitude · 2^unit_exponent rounded toward zero to fp32; beyond the largest finite value: infinity.
+// magnitude · 2^unit_exponent rounded toward zero to fp32; beyond the largest finite value: infinity. A zero result is +0 whatever was
+// rounded away, and subnormal results are kept (both measured).
 std::uint32_t to_float_toward_zero(bool negative, std::uint64_t magnitude, int unit_exponent) {
   const std::uint32_t sign = negative ? 0x80000000u : 0u;
   if (magnitude == 0) return 0;
@@ -44,6 +45,7 @@ std::uint32_t to_float_toward_zero(bool negative, std::uint64_t magnitude, int u
   const int lowest = std::max(exponent, -126) - 23;  // weight of the result's last bit
   const int shift = lowest - unit_exponent;
   const std::uint64_t kept = shift >= 0 ? shift_right(magnitude, shift) : magnitude << -shift;
+  if (kept == 0) return 0;
   if (exponent < -126) return sign | static_cast<std::uint32_t>(kept);
   return sign | (static_cast<std::uint32_t>(exponent + 127) << 23) | (static_cast<std::uint32_t>(kept) & 0x7FFFFFu);
 }

@@ -114,6 +114,7 @@ class Function {
  public:
   Function() = default;
   explicit Function(abi::Function function) : function_(function) {}
+  abi::Function handle() const { return function_; }
   Result<int> attribute(abi::FunctionAttribute attribute) const;
   Status allow_dynamic_shared(int bytes) const;  // above 48 KB it must be allowed first
   Result<int> blocks_per_sm(int block_threads, std::size_t dynamic_shared_bytes) const;

@@ -5,9 +5,14 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <fstream>
 #include <initializer_list>
+#include <iterator>
+#include <string>
 
 #include "kernels/det_gemm/bf16.h"
+#include "kernels/det_gemm/step_cases.h"
 
 using namespace amk::det_gemm;
 
@@ -88,4 +93,29 @@ TEST_CASE("bf16 rounding is to nearest even, with canonical NaN") {
   CHECK(float_to_bf16(std::bit_cast<float>(0x7F7FFFFFu)) == 0x7F80);  // rounds up to infinity
   CHECK(float_to_bf16(std::bit_cast<float>(0xFFC12345u)) == 0x7FFF);
   CHECK(float_to_bf16(-0.0f) == 0x8000);
+}
+
+TEST_CASE("every step that hardware was seen to compute is reproduced, bit for bit") {
+  // Measured results: data/README.md.
+  std::ifstream file(AMK_SOURCE_DIR "/tests/unit/det_gemm/data/hopper_k16_steps.bin", std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  constexpr std::size_t kRecord = 72, kPerFamily = 256;
+  REQUIRE(bytes.size() == kRecord * kPerFamily * kStepFamilies);
+  for (int family = 0; family < kStepFamilies; ++family) {
+    int wrong = 0, wrong_elsewhere = 0;
+    for (std::size_t i = 0; i < kPerFamily; ++i) {
+      const char* record = bytes.data() + (static_cast<std::size_t>(family) * kPerFamily + i) * kRecord;
+      std::uint16_t a[16], b[16];
+      std::uint32_t c = 0, d = 0;
+      std::memcpy(a, record, 32);
+      std::memcpy(b, record + 32, 32);
+      std::memcpy(&c, record + 64, 4);
+      std::memcpy(&d, record + 68, 4);
+      wrong += chain_step(c, a, b, kHopper) != d;
+      wrong_elsewhere += chain_step(c, a, b, {16, 24}) != d && chain_step(c, a, b, {16, 26}) != d;
+    }
+    INFO(to_string(static_cast<StepFamily>(family)));
+    CHECK(wrong == 0);
+    if (family == static_cast<int>(StepFamily::Wide)) CHECK(wrong_elsewhere > 10);  // the data can tell neighbours of the class apart
+  }
 }

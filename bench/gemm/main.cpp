@@ -1,0 +1,178 @@
+// bench/run gemm [--prebuild] [--experiments FILE]: for each experiment, checks bits against the plain kernel and the CPU oracle, then
+// races the configs against cuBLAS. FILE: {"rounds": n, "sample_us": x, "experiments": [{"model": "det_gemm:…", "configs": [{…}, …]}, …]}.
+// --prebuild only fills the build cache (no GPU). Exit 77 without a GPU, 1 on any mismatch.
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "bench/gemm/bed.h"
+#include "bench/gemm/cublas.h"
+#include "core/base/json.h"
+#include "core/base/parse_json.h"
+#include "core/base/resources.h"
+#include "kernels/det_gemm/workload_id.h"
+
+using namespace amk;
+using namespace amk::det_gemm;
+
+namespace {
+
+struct Experiment {
+  Problem problem;
+  std::string id;
+  std::vector<Config> configs;
+};
+struct Suite {
+  int rounds = 9;
+  double sample_us = 3000;
+  double rotate_mb = 256;
+  bool oracle = true;
+  std::vector<Experiment> experiments;
+};
+
+Result<Suite> read_suite(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file) return fail(ErrorKind::Io, "cannot read " + path);
+  AMK_TRY(json, parse_json(text, path));
+  Suite suite;
+  suite.rounds = json.value("rounds", suite.rounds);
+  suite.sample_us = json.value("sample_us", suite.sample_us);
+  suite.rotate_mb = json.value("rotate_mb", suite.rotate_mb);
+  suite.oracle = json.value("oracle", suite.oracle);
+  for (const Json& entry : json.at("experiments")) {
+    Experiment experiment;
+    AMK_TRY(problem, parse_workload(entry.at("model").get<std::string>(), {}));
+    experiment.problem = problem;
+    experiment.id = workload_id(problem);
+    for (const Json& config : entry.at("configs")) {
+      AMK_TRY(parsed, parse_config(config));
+      experiment.configs.push_back(parsed);
+    }
+    suite.experiments.push_back(std::move(experiment));
+  }
+  return suite;
+}
+
+std::string label(const Config& c) {
+  if (c.path == Path::Plain) return "plain";
+  std::string text = (c.path == Path::Mma ? "mma "
+                      : c.swap            ? "swap "
+                                          : "") +
+                     std::to_string(c.tile_m) + "x" + std::to_string(c.tile_n) + "x" + std::to_string(c.tile_k) + " s" + std::to_string(c.stages);
+  if (c.path == Path::Wgmma) text += " w" + std::to_string(c.consumers) + " c" + std::to_string(c.cluster_m) + "x" + std::to_string(c.cluster_n);
+  text += std::string(" ") + (c.raster == RasterAlong::M ? "m" : "n") + std::to_string(c.group);
+  if (c.path == Path::Wgmma) text += c.epilogue == Epilogue::Tma ? " tma" + std::to_string(c.store_buffers) : " dir";
+  if (c.l2_x != L2Hint::Normal || c.l2_y != L2Hint::Normal)
+    text += " l2" + std::to_string(static_cast<int>(c.l2_x)) + std::to_string(static_cast<int>(c.l2_y));
+  if (c.overlap) text += " ov";
+  return text;
+}
+
+void emit(const std::string& metric, double value, const std::string& unit, const std::string& versus) {
+  Json line = {{"bench", "gemm"}, {"metric", metric}, {"value", value}, {"unit", unit}};
+  if (!versus.empty()) line["versus"] = versus;
+  std::printf("%s\n", line.dump().c_str());
+  std::fflush(stdout);
+}
+
+Result<bool> run(const Experiment& experiment, const Suite& suite, Runner& runner, const Cublas* blas) {
+  AMK_TRY(bed, Bed::make(runner, experiment.problem, 12345, static_cast<std::int64_t>(suite.rotate_mb * 1e6)));
+  bool good = true;
+  if (suite.oracle) {
+    std::int64_t checked = 0;
+    AMK_TRY(wrong, bed.oracle_mismatches(2, 99, checked));
+    std::fprintf(stderr, "%s: plain kernel against CPU oracle: %lld of %lld differ\n", experiment.id.c_str(), static_cast<long long>(wrong),
+                 static_cast<long long>(checked));
+    good = good && wrong == 0;
+  }
+  std::vector<Contender> contenders;
+  if (blas != nullptr) contenders.push_back({"cuBLAS", [&](const Buffers& b) { return blas->gemm(bed.shape(), b.x, b.y, b.out); }});
+  for (const Config& config : experiment.configs) {
+    const std::string name = label(config);
+    auto plan = make_plan(bed.shape(), dense_storage(bed.shape()), config, runner.target());
+    if (!plan) {
+      std::fprintf(stderr, "  %-44s rejected: %s\n", name.c_str(), plan.error().message.c_str());
+      continue;
+    }
+    AMK_TRY(gemm, runner.compile(*plan));
+    const auto launch = [gemm, &runner](const Buffers& b) { return gemm->launch(b, runner.stream().handle()); };
+    AMK_TRY(wrong, bed.mismatches(launch));
+    if (wrong != 0) {
+      std::fprintf(stderr, "  %-44s WRONG: %llu words differ (registers %d)\n", name.c_str(), static_cast<unsigned long long>(wrong),
+                   gemm->registers());
+      good = false;
+      continue;
+    }
+    contenders.push_back({name, launch});
+  }
+  AMK_TRY(timings, bed.race(contenders, suite.rounds, suite.sample_us));
+  const double tflop = flops(bed.shape()) * 1e-12, gigabytes = static_cast<double>(compulsory_bytes(bed.shape())) * 1e-9;
+  for (const Timing& t : timings) {
+    std::fprintf(stderr, "  %-44s %9.2f us %7.1f TFLOP/s %7.0f GB/s  %.3f [%.3f, %.3f]\n", t.name.c_str(), t.median_us, tflop / t.median_us * 1e6,
+                 gigabytes / t.median_us * 1e6, t.ratio, t.ci_low, t.ci_high);
+    emit(experiment.id + " " + t.name, t.median_us, "us", "");
+    if (&t != &timings.front()) emit(experiment.id + " " + t.name + " ratio", t.ratio, "ratio", timings.front().name);
+  }
+  return good;
+}
+
+Result<int> main_result(int argc, char** argv) {
+  std::string file;
+  bool prebuild = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--prebuild")
+      prebuild = true;
+    else if (argument == "--experiments" && i + 1 < argc)
+      file = argv[++i];
+    else
+      return fail(ErrorKind::InvalidArgument, "unknown argument " + argument + "; accepted: --prebuild, --experiments FILE");
+  }
+  AMK_TRY(resources, find_resources());
+  if (file.empty()) file = (resources.config() / "tuned" / "det_gemm_bench.json").string();
+  AMK_TRY(suite, read_suite(file));
+  const char* cache_dir = std::getenv("AMK_BUILD_CACHE");
+  const std::filesystem::path cache =
+      cache_dir != nullptr ? std::filesystem::path(cache_dir) : std::filesystem::temp_directory_path() / "amk-gemm-cache";
+  if (prebuild) {
+    AMK_TRY(target, load_gpu_target("h200", resources.config() / "gpus"));
+    std::vector<Plan> plans;
+    for (const Experiment& e : suite.experiments) {
+      for (const Config& config : e.configs) {
+        const Canonical shape = canonical(e.problem);
+        auto plan = make_plan(shape, dense_storage(shape), config, target);
+        if (plan)
+          plans.push_back(std::move(*plan));
+        else
+          std::fprintf(stderr, "%s %s: %s\n", e.id.c_str(), label(config).c_str(), plan.error().message.c_str());
+      }
+    }
+    AMK_CHECK(Runner::prebuild(plans, resources, cache, 2));
+    std::fprintf(stderr, "%zu plans built\n", plans.size());
+    return 0;
+  }
+  AMK_TRY(runner, Runner::open(0, resources, cache));
+  auto blas = Cublas::open(runner->stream());
+  if (!blas)
+    std::fprintf(stderr, "no cuBLAS: %s\n", blas.error().message.c_str());
+  else
+    std::fprintf(stderr, "%s, cuBLAS %d\n", runner->target().product.c_str(), blas->version());
+  bool good = true;
+  for (const Experiment& experiment : suite.experiments) {
+    AMK_TRY(ok, run(experiment, suite, *runner, blas ? &*blas : nullptr));
+    good = good && ok;
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Result<int> result = main_result(argc, argv);
+  if (result) return *result;
+  std::fprintf(stderr, "%s\n", result.error().message.c_str());
+  return result.error().kind == ErrorKind::Unavailable ? 77 : 3;
+}

@@ -1,0 +1,47 @@
+// The knobs of a deterministic GEMM: all of them are schedule, none is numerics. JSON form is nested by the dots of the knob names.
+// Value types, thread-safe.
+#pragma once
+
+#include <string>
+
+#include "core/base/error.h"
+#include "core/schedule/space.h"
+
+namespace amk::det_gemm {
+
+enum class Path {
+  Wgmma,  // Hopper: TMA ring, warp-specialised wgmma, persistent
+  Mma,    // mma.sync with a cp.async ring: sm_80 and newer, any alignment
+  Plain,  // one warp per 16×8 outputs, the in-class reference
+};
+enum class RasterAlong { M, N };      // along which dimension tiles are grouped into bands
+enum class Epilogue { Tma, Direct };  // outputs through shared memory and TMA, or straight from registers
+enum class L2Hint { Normal, EvictFirst, EvictLast };
+
+struct Config {
+  Path path = Path::Wgmma;
+  int tile_m = 128, tile_n = 256, tile_k = 64;
+  int stages = 4;
+  int consumers = 2;  // warpgroups that run wgmma; each takes tile_m / consumers rows
+  int cluster_m = 2, cluster_n = 1;
+  bool swap = false;  // put the output's columns on the 64-row side of wgmma
+  RasterAlong raster = RasterAlong::M;
+  int group = 8;  // tiles (of a cluster) in one band
+  Epilogue epilogue = Epilogue::Tma;
+  int store_buffers = 2;  // 16×64 staging buffers a warp
+  L2Hint l2_x = L2Hint::Normal, l2_y = L2Hint::Normal;
+  bool overlap = false;  // set up while the stream's previous kernel drains (programmatic dependent launch)
+  bool operator==(const Config&) const = default;
+};
+
+// Missing keys take their defaults; unknown keys, wrong types and values that are not choices are InvalidArgument by name.
+Result<Config> parse_config(const Json& json);
+Json to_json(const Config& config);  // canonical: every key present
+
+// Knobs and choices, without shape-dependent constraints (plan.h adds those). `defaults` becomes the default point where its values
+// are choices.
+SearchSpace knob_space(const Config& defaults);
+Config config_of(const SearchSpace& space, const Point& point);
+Result<Point> point_of(const SearchSpace& space, const Config& config);
+
+}  // namespace amk::det_gemm

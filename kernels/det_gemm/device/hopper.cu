@@ -1,0 +1,362 @@
+// Warp-specialised persistent GEMM for Hopper: one producer warp fills a ring of shared-memory stages with TMA, consumer warpgroups
+// run wgmma m64nNk16 over them. Each output is one fp32 chain of ascending k16 steps, whatever the tile, cluster or grid.
+//
+// Compiled with (host: kernels/det_gemm/build.cpp):
+//   DG_TILE_M, DG_TILE_N, DG_TILE_K   tile of one block; M a multiple of 64·DG_CONSUMERS, N of 8, K of 64
+//   DG_STAGES, DG_CONSUMERS           ring depth, consumer warpgroups (each takes DG_TILE_M / DG_CONSUMERS rows)
+//   DG_CLUSTER_M, DG_CLUSTER_N        blocks that share column tiles (M) and row tiles (N) by multicast
+//   DG_X_KMAJOR, DG_Y_KMAJOR          1: neighbours in k are neighbours in memory
+//   DG_OUT_FP32, DG_TRANSPOSED        fp32 output; output written as out[n][m] (operands swapped by the host)
+//   DG_TMA_STORE, DG_STORE_BUFFERS    bf16 epilogue through shared memory, 16×64 buffers per warp (DG_TILE_N a multiple of 64)
+//   DG_HINT_X, DG_HINT_Y              L2 hints of async.cuh
+//   DG_X_LOAD, DG_Y_LOAD              lines of a tile that are copied: fewer than the tile where the whole operand has fewer. The others hold
+//                                     garbage, which reaches only outputs that are not stored: rows and columns never mix
+//   DG_OVERLAP                        programmatic dependent launch: set up while the previous kernel of the stream drains
+//   DG_CHUNK_BLOCKS                   k blocks per chunk of the chunked class; 0 = one chain
+//   DG_WGMMA_N = DG_TILE_N and DG_WGMMA_REGS… for wgmma.cuh; DG_REGISTERS_PRODUCER, DG_REGISTERS_CONSUMER
+#include "async.cuh"
+#include "raster.cuh"
+#include "wgmma.cuh"
+
+struct HopperParams {
+  TensorMap x, y, out;
+  void* out_pointer;
+  const float* total_in;  // chunked: running total to start from, dense in the order of the output, or null
+  i64 out_stride;         // elements
+  u32 m, n;
+  u32 k_blocks;
+  u32 tiles_m, tiles_n;  // in clusters' tiles
+  u32 group;
+  u32 bands_along_n;
+  u32 wide_stores;  // direct epilogue: two neighbouring elements may be written at once
+};
+
+constexpr int kFragments = DG_TILE_M / DG_CONSUMERS / 64;  // m64 fragments of one consumer warpgroup
+constexpr int kRegs = DG_WGMMA_REGS;
+constexpr int kClusterSize = DG_CLUSTER_M * DG_CLUSTER_N;
+constexpr int kYLines = DG_Y_KMAJOR ? DG_TILE_N : (DG_TILE_N + 63) / 64 * 64;
+constexpr u32 kXBytes = DG_TILE_M * DG_TILE_K * 2, kYBytes = kYLines * DG_TILE_K * 2;
+constexpr u32 kStageBytes = kXBytes + kYBytes;
+constexpr u32 kCopiedBytes = (DG_X_LOAD + DG_Y_LOAD) * DG_TILE_K * 2;
+constexpr u32 kStoreBufferBytes = 16 * 64 * 2;
+constexpr u32 kStoreBytes = DG_TMA_STORE ? DG_CONSUMERS * 4 * DG_STORE_BUFFERS * kStoreBufferBytes : 0;
+constexpr u32 kBarrierOffset = DG_STAGES * kStageBytes + kStoreBytes;
+
+static_assert(DG_TILE_M % (64 * DG_CONSUMERS) == 0 && DG_TILE_N % 8 == 0 && DG_TILE_K % 64 == 0, "tile");
+static_assert(kStageBytes % 1024 == 0 && kXBytes % 1024 == 0, "swizzled tiles start on 1024 bytes");
+static_assert(DG_X_LOAD == DG_TILE_M || (DG_X_KMAJOR && DG_X_LOAD < DG_TILE_M), "lines are left out of K-major tiles only");
+static_assert(DG_Y_LOAD == kYLines || (DG_Y_KMAJOR && DG_Y_LOAD < kYLines), "lines are left out of K-major tiles only");
+static_assert(!DG_TMA_STORE || (DG_TILE_N % 64 == 0 && !DG_OUT_FP32 && !DG_TRANSPOSED), "epilogue");
+
+// One operand's tile of one stage: address arithmetic of both layouts.
+template <bool kKMajor, int kLines, int kLoad>
+struct TileLayout {
+  // Descriptor of k16 step `step` for the lines that start at `line`.
+  static __device__ __forceinline__ u64 descriptor(u32 base, int line, int step) {
+    if constexpr (kKMajor)
+      return matrix_descriptor(base + (step / 4) * (kLines * 128) + line * 128 + (step % 4) * 32, 16, 1024);
+    else
+      return matrix_descriptor(base + (line / 64) * (DG_TILE_K * 128) + step * 2048, DG_TILE_K * 128, 1024);
+  }
+
+  // Copies this block's share (slice of kSlices) of the tile that starts at (line, k).
+  template <int kSlices, int kHint>
+  static __device__ __forceinline__ void copy(u32 to, const TensorMap* map, u32 barrier, int line, int k, int slice, u16 mask, u64 policy) {
+    constexpr int kBoxes = kKMajor ? DG_TILE_K / 64 : kLines / 64;
+    constexpr int kBoxLines = (kKMajor ? kLoad : DG_TILE_K) / kSlices;  // outer extent of one box
+    static_assert(kBoxLines % 8 == 0 && kBoxLines <= 256, "a slice is whole swizzle atoms and one box");
+#pragma unroll
+    for (int box = 0; box < kBoxes; ++box) {
+      const u32 at = to + box * ((kKMajor ? kLines : DG_TILE_K) * 128) + slice * (kBoxLines * 128);
+      const int inner = kKMajor ? k + box * 64 : line + box * 64;
+      const int outer = (kKMajor ? line : k) + slice * kBoxLines;
+      if constexpr (kSlices == 1)
+        copy_box<kHint>(at, map, barrier, inner, outer, policy);
+      else
+        copy_box_multicast<kHint>(at, map, barrier, inner, outer, mask, policy);
+    }
+  }
+};
+using XTile = TileLayout<DG_X_KMAJOR, DG_TILE_M, DG_X_LOAD>;
+using YTile = TileLayout<DG_Y_KMAJOR, kYLines, DG_Y_LOAD>;
+
+struct Ring {
+  u32 slot = 0, parity = 0;
+  __device__ __forceinline__ void advance() {
+    if (++slot == DG_STAGES) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+__device__ __forceinline__ u32 full_barrier(u32 smem, u32 slot) { return smem + kBarrierOffset + slot * 8; }
+__device__ __forceinline__ u32 empty_barrier(u32 smem, u32 slot) { return smem + kBarrierOffset + (DG_STAGES + slot) * 8; }
+
+struct BlockTile {
+  int m, n;  // first row and column
+};
+
+// This block's place in the cluster: rank = rank_m + DG_CLUSTER_M · rank_n.
+struct Place {
+  u32 rank_m, rank_n, cluster, clusters;
+};
+
+__device__ __forceinline__ BlockTile block_tile(const HopperParams& p, const Place& place, u32 index) {
+  const RasterTile tile = raster_tile(index, p.tiles_m, p.tiles_n, p.group, p.bands_along_n != 0);
+  return {static_cast<int>((tile.m * DG_CLUSTER_M + place.rank_m) * DG_TILE_M), static_cast<int>((tile.n * DG_CLUSTER_N + place.rank_n) * DG_TILE_N)};
+}
+
+__device__ __forceinline__ void produce(const HopperParams& p, const Place& place, u32 smem) {
+  const u64 policy_x = cache_policy<DG_HINT_X>(), policy_y = cache_policy<DG_HINT_Y>();
+  u16 mask_x = 0, mask_y = 0;  // blocks that read the same row tile, the same column tile
+  for (u32 i = 0; i < DG_CLUSTER_N; ++i) mask_x |= 1u << (place.rank_m + DG_CLUSTER_M * i);
+  for (u32 i = 0; i < DG_CLUSTER_M; ++i) mask_y |= 1u << (i + DG_CLUSTER_M * place.rank_n);
+  Ring ring;
+  for (u32 index = place.cluster; index < p.tiles_m * p.tiles_n; index += place.clusters) {
+    const BlockTile tile = block_tile(p, place, index);
+    for (u32 block = 0; block < p.k_blocks; ++block) {
+      barrier_wait(empty_barrier(smem, ring.slot), ring.parity ^ 1);
+      const u32 full = full_barrier(smem, ring.slot), at = smem + ring.slot * kStageBytes;
+      barrier_expect(full, kCopiedBytes);
+      const int k = static_cast<int>(block * DG_TILE_K);
+      XTile::copy<DG_CLUSTER_N, DG_HINT_X>(at, &p.x, full, tile.m, k, static_cast<int>(place.rank_n), mask_x, policy_x);
+      YTile::copy<DG_CLUSTER_M, DG_HINT_Y>(at + kXBytes, &p.y, full, tile.n, k, static_cast<int>(place.rank_m), mask_y, policy_y);
+      ring.advance();
+    }
+  }
+}
+
+// Tells every block that writes into this slot that this warpgroup has read it: one arrival per block, by one warp each. One warp may
+// speak for four: wgmma is an operation of the warpgroup, and its four warps share the reads of the column tile. Remote arrivals cost about
+// 25 cycles each at the receiver (measured), so there are no more of them than needed.
+__device__ __forceinline__ void release(const Place& place, u32 smem, u32 slot, int warp, int lane) {
+  const u32 barrier = empty_barrier(smem, slot);
+  if constexpr (kClusterSize == 1) {
+    if (warp == 0 && lane == 0) barrier_arrive(barrier);
+  } else {
+    const u32 self = place.rank_m + DG_CLUSTER_M * place.rank_n;
+    const u32 rank = warp + 4 * lane;
+    if (rank < kClusterSize && (rank % DG_CLUSTER_M == place.rank_m || rank / DG_CLUSTER_M == place.rank_n)) {
+      if (rank == self)
+        barrier_arrive(barrier);
+      else
+        barrier_arrive_remote(barrier, rank);
+    }
+  }
+}
+
+#if DG_TMA_STORE
+// bf16 through shared memory: each warp stages 16 rows × 64 columns at a time, swizzled, and stores them as one box.
+__device__ __forceinline__ void store_tile(const HopperParams& p, float (&d)[kFragments][kRegs], const BlockTile& tile, u32 smem, int consumer,
+                                           int warp, int lane) {
+  const u32 buffers = smem + DG_STAGES * kStageBytes + static_cast<u32>((consumer * 4 + warp) * DG_STORE_BUFFERS) * kStoreBufferBytes;
+  const int matrix = lane / 8, row = lane % 8 + (matrix & 1) * 8;  // stmatrix.x4: rows 0–7, 8–15 of one 8-column block, then of the next
+  int buffer = 0;
+#pragma unroll
+  for (int f = 0; f < kFragments; ++f) {
+    const int first_row = tile.m + (consumer * kFragments + f) * 64 + warp * 16;
+#pragma unroll
+    for (int part = 0; part < DG_TILE_N / 64; ++part) {
+      if (lane == 0) store_wait_read<DG_STORE_BUFFERS - 1>();
+      __syncwarp();
+      const u32 at = buffers + static_cast<u32>(buffer) * kStoreBufferBytes;
+#pragma unroll
+      for (int j = 0; j < 8; j += 2) {
+        const int r = (part * 8 + j) * 4;
+        const int chunk = (j + matrix / 2) ^ (row & 7);
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at + row * 128 + chunk * 16),
+                     "r"(pack_bf16(d[f][r], d[f][r + 1])), "r"(pack_bf16(d[f][r + 2], d[f][r + 3])), "r"(pack_bf16(d[f][r + 4], d[f][r + 5])),
+                     "r"(pack_bf16(d[f][r + 6], d[f][r + 7]))
+                     : "memory");
+      }
+      fence_async_proxy();
+      __syncwarp();
+      if (lane == 0) {
+        if (static_cast<u32>(first_row) < p.m && static_cast<u32>(tile.n + part * 64) < p.n) store_box(&p.out, at, tile.n + part * 64, first_row);
+        store_commit();
+      }
+      if (++buffer == DG_STORE_BUFFERS) buffer = 0;
+    }
+  }
+}
+#else
+// Straight from registers, clipped to the output.
+__device__ __forceinline__ void store_pair(const HopperParams& p, u32 row, u32 col, float first, float second) {
+#if DG_TRANSPOSED
+  if (row >= p.m) return;
+#if DG_OUT_FP32
+  float* out = static_cast<float*>(p.out_pointer) + row;
+  if (col < p.n) out[static_cast<i64>(col) * p.out_stride] = first;
+  if (col + 1 < p.n) out[static_cast<i64>(col + 1) * p.out_stride] = second;
+#else
+  u16* out = static_cast<u16*>(p.out_pointer) + row;
+  if (col < p.n) out[static_cast<i64>(col) * p.out_stride] = round_bf16(first);
+  if (col + 1 < p.n) out[static_cast<i64>(col + 1) * p.out_stride] = round_bf16(second);
+#endif
+#else
+  if (row >= p.m || col >= p.n) return;
+  const i64 at = static_cast<i64>(row) * p.out_stride + col;
+#if DG_OUT_FP32
+  float* out = static_cast<float*>(p.out_pointer) + at;
+  if (p.wide_stores && col + 1 < p.n) {
+    *reinterpret_cast<float2*>(out) = make_float2(first, second);
+  } else {
+    out[0] = first;
+    if (col + 1 < p.n) out[1] = second;
+  }
+#else
+  u16* out = static_cast<u16*>(p.out_pointer) + at;
+  if (p.wide_stores && col + 1 < p.n) {
+    *reinterpret_cast<u32*>(out) = pack_bf16(first, second);
+  } else {
+    out[0] = round_bf16(first);
+    if (col + 1 < p.n) out[1] = round_bf16(second);
+  }
+#endif
+#endif
+}
+
+__device__ __forceinline__ void store_tile(const HopperParams& p, float (&d)[kFragments][kRegs], const BlockTile& tile, u32, int consumer, int warp,
+                                           int lane) {
+#pragma unroll
+  for (int f = 0; f < kFragments; ++f) {
+    const u32 row = static_cast<u32>(tile.m + (consumer * kFragments + f) * 64 + warp * 16 + lane / 4);
+#pragma unroll
+    for (int j = 0; j < kRegs / 4; ++j) {
+      const u32 col = static_cast<u32>(tile.n + j * 8 + lane % 4 * 2);
+      store_pair(p, row, col, d[f][j * 4], d[f][j * 4 + 1]);
+      store_pair(p, row + 8, col, d[f][j * 4 + 2], d[f][j * 4 + 3]);
+    }
+  }
+}
+#endif
+
+#if DG_CHUNK_BLOCKS
+__device__ __forceinline__ void load_total(const HopperParams& p, float (&total)[kFragments][kRegs], const BlockTile& tile, int consumer, int warp,
+                                           int lane) {
+#pragma unroll
+  for (int f = 0; f < kFragments; ++f) {
+#pragma unroll
+    for (int i = 0; i < kRegs; ++i) {
+      const u32 row = static_cast<u32>(tile.m + (consumer * kFragments + f) * 64 + warp * 16 + lane / 4 + i / 2 % 2 * 8);
+      const u32 col = static_cast<u32>(tile.n + i / 4 * 8 + lane % 4 * 2 + i % 2);
+      const i64 at = DG_TRANSPOSED ? static_cast<i64>(col) * p.m + row : static_cast<i64>(row) * p.n + col;
+      total[f][i] = p.total_in != nullptr && row < p.m && col < p.n ? p.total_in[at] : 0.0f;
+    }
+  }
+}
+#endif
+
+__device__ __forceinline__ void consume(const HopperParams& p, const Place& place, u32 smem, int consumer) {
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  Ring ring;
+  for (u32 index = place.cluster; index < p.tiles_m * p.tiles_n; index += place.clusters) {
+    const BlockTile tile = block_tile(p, place, index);
+    float d[kFragments][kRegs];
+#if DG_CHUNK_BLOCKS
+    float total[kFragments][kRegs];
+    load_total(p, total, tile, consumer, warp, lane);
+    u32 left = DG_CHUNK_BLOCKS;
+#endif
+    int accumulate = 0;
+    u32 previous = 0;
+    for (u32 block = 0; block < p.k_blocks; ++block) {
+      barrier_wait(full_barrier(smem, ring.slot), ring.parity);
+      const u32 x = smem + ring.slot * kStageBytes, y = x + kXBytes;
+      wgmma_fence();
+#pragma unroll
+      for (int step = 0; step < DG_TILE_K / 16; ++step) {
+#pragma unroll
+        for (int f = 0; f < kFragments; ++f) {
+          wgmma_k16<!DG_X_KMAJOR, !DG_Y_KMAJOR>(d[f], XTile::descriptor(x, (consumer * kFragments + f) * 64, step), YTile::descriptor(y, 0, step),
+                                                accumulate);
+        }
+        accumulate = 1;
+      }
+      wgmma_commit();
+      if (block > 0) {  // one group stays in flight; the one before it has left its slot
+        wgmma_wait<1>();
+        release(place, smem, previous, warp, lane);
+      }
+      previous = ring.slot;
+      ring.advance();
+#if DG_CHUNK_BLOCKS
+      if (--left == 0 || block + 1 == p.k_blocks) {
+        wgmma_wait<0>();
+#pragma unroll
+        for (int f = 0; f < kFragments; ++f) {
+          wgmma_pin(d[f]);
+#pragma unroll
+          for (int i = 0; i < kRegs; ++i) total[f][i] += d[f][i];
+        }
+        left = DG_CHUNK_BLOCKS;
+        accumulate = 0;
+      }
+#endif
+    }
+    wgmma_wait<0>();
+    release(place, smem, previous, warp, lane);
+#if DG_CHUNK_BLOCKS
+    store_tile(p, total, tile, smem, consumer, warp, lane);
+#else
+#pragma unroll
+    for (int f = 0; f < kFragments; ++f) wgmma_pin(d[f]);
+    store_tile(p, d, tile, smem, consumer, warp, lane);
+#endif
+  }
+#if DG_TMA_STORE
+  if (lane == 0) store_wait_all();
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__((DG_CONSUMERS + 1) * 128, 1) det_gemm_hopper(const __grid_constant__ HopperParams p) {
+  extern __shared__ char dynamic_smem[];
+  const u32 smem = (smem_address(dynamic_smem) + 1023) & ~1023u;  // equal in every block: the window's base is
+  Place place{0, 0, blockIdx.x, gridDim.x};
+  if constexpr (kClusterSize > 1) {
+    const u32 rank = cluster_rank();
+    place = {rank % DG_CLUSTER_M, rank / DG_CLUSTER_M, blockIdx.x / kClusterSize, gridDim.x / kClusterSize};
+  }
+  if (threadIdx.x == 0) {
+    prefetch_map(&p.x);
+    prefetch_map(&p.y);
+    if constexpr (DG_TMA_STORE) prefetch_map(&p.out);
+    for (u32 slot = 0; slot < DG_STAGES; ++slot) {
+      barrier_init(full_barrier(smem, slot), 1);
+      barrier_init(empty_barrier(smem, slot), DG_CONSUMERS * (DG_CLUSTER_M + DG_CLUSTER_N - 1));
+    }
+    fence_barrier_init();
+    fence_async_proxy();
+  }
+  const bool producer = threadIdx.x < 128;
+  if constexpr (kClusterSize > 1) {
+    cluster_arrive();
+    cluster_wait();
+  } else {
+    // Consumers wait for the barriers' initialisation; the producer, which did it, starts copying at once.
+    constexpr int kWaiting = DG_CONSUMERS * 128 + 32;
+    if (threadIdx.x < 32) {
+      __syncwarp();
+      asm volatile("barrier.cta.arrive.aligned 1, %0;" ::"n"(kWaiting) : "memory");
+    } else if (!producer) {
+      asm volatile("barrier.cta.sync.aligned 1, %0;" ::"n"(kWaiting) : "memory");
+    }
+  }
+  if constexpr (DG_OVERLAP) {  // nothing before this line touches global memory but the tensor maps, which are parameters
+    launch_dependents();
+    wait_for_previous_grid();
+  }
+
+  if (producer) {
+    registers_shrink<DG_REGISTERS_PRODUCER>();
+    if (threadIdx.x == 0) produce(p, place, smem);
+  } else {
+    registers_grow<DG_REGISTERS_CONSUMER>();
+    consume(p, place, smem, static_cast<int>(threadIdx.x / 128) - 1);
+  }
+  if constexpr (kClusterSize > 1) {  // nobody leaves while a peer may still write here or signal here
+    cluster_arrive();
+    cluster_wait();
+  }
+}

@@ -1,0 +1,251 @@
+#include "kernels/det_gemm/plan.h"
+
+#include <algorithm>
+
+#include "kernels/det_gemm/device/raster.cuh"
+#include "kernels/det_gemm/rules.h"
+
+namespace amk::det_gemm {
+namespace {
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+class Defines {
+ public:
+  explicit Defines(Plan& plan) : plan_(plan) {}
+  void operator()(std::string name, std::int64_t value) { plan_.defines.emplace_back("DG_" + std::move(name), std::to_string(value)); }
+
+ private:
+  Plan& plan_;
+};
+
+// Lines of a tile that are worth copying: all, unless the whole operand has fewer and lies with k contiguous (then boxes can be shorter).
+int lines_to_copy(std::int64_t lines, bool k_major, int tile_lines, int slices) {
+  if (!k_major) return tile_lines;
+  return static_cast<int>(std::min<std::int64_t>(tile_lines, ceil_div(std::max<std::int64_t>(lines, 1), 8 * slices) * 8 * slices));
+}
+
+MapSpec operand_map(std::int64_t lines, std::int64_t k, bool k_major, std::int64_t stride, int copied_lines, int tile_k, int slices) {
+  MapSpec map;
+  map.inner = k_major ? k : lines;
+  map.outer = k_major ? lines : k;
+  map.stride_bytes = stride * 2;
+  map.box_inner = 64;
+  map.box_outer = (k_major ? copied_lines : tile_k) / slices;
+  return map;
+}
+
+void plan_wgmma(Plan& plan, Defines& define) {
+  const Config& c = plan.config;
+  const Canonical& r = plan.roles;
+  plan.source = "hopper.cu";
+  plan.kernel = "det_gemm_hopper";
+  plan.architecture = "sm_90a";
+  plan.block_threads = (c.consumers + 1) * 128;
+  plan.cluster = c.cluster_m * c.cluster_n;
+  plan.tiles_m = ceil_div(ceil_div(r.m, c.tile_m), c.cluster_m);
+  plan.tiles_n = ceil_div(ceil_div(r.n, c.tile_n), c.cluster_n);
+  plan.grid_limit = plan.tiles_m * plan.tiles_n * plan.cluster;
+  const std::int64_t stride_x = c.swap ? plan.storage.stride_y : plan.storage.stride_x;
+  const std::int64_t stride_y = c.swap ? plan.storage.stride_x : plan.storage.stride_y;
+  const int y_lines = r.y_k_contiguous ? c.tile_n : (c.tile_n + 63) / 64 * 64;
+  const int load_x = lines_to_copy(r.m, r.x_k_contiguous, c.tile_m, c.cluster_n);
+  const int load_y = lines_to_copy(r.n, r.y_k_contiguous, y_lines, c.cluster_m);
+  plan.map_x = operand_map(r.m, r.k, r.x_k_contiguous, stride_x, load_x, c.tile_k, c.cluster_n);
+  plan.map_y = operand_map(r.n, r.k, r.y_k_contiguous, stride_y, load_y, c.tile_k, c.cluster_m);
+  const bool tma_store = c.epilogue == Epilogue::Tma;
+  if (tma_store) plan.map_out = MapSpec{plan.shape.n, plan.shape.m, plan.storage.stride_out * 2, 64, 16};
+  const L2Hint hint_x = c.swap ? c.l2_y : c.l2_x, hint_y = c.swap ? c.l2_x : c.l2_y;
+  define("TILE_M", c.tile_m);
+  define("TILE_N", c.tile_n);
+  define("TILE_K", c.tile_k);
+  define("STAGES", c.stages);
+  define("CONSUMERS", c.consumers);
+  define("CLUSTER_M", c.cluster_m);
+  define("CLUSTER_N", c.cluster_n);
+  define("X_KMAJOR", r.x_k_contiguous);
+  define("Y_KMAJOR", r.y_k_contiguous);
+  define("OUT_FP32", r.out == OutType::Fp32);
+  define("TRANSPOSED", c.swap);
+  define("TMA_STORE", tma_store);
+  define("STORE_BUFFERS", c.store_buffers);
+  define("HINT_X", static_cast<int>(hint_x));
+  define("HINT_Y", static_cast<int>(hint_y));
+  define("X_LOAD", load_x);
+  define("Y_LOAD", load_y);
+  define("OVERLAP", c.overlap);
+  define("CHUNK_BLOCKS", plan.shape.chunk / c.tile_k);
+  define("WGMMA_N", c.tile_n);
+  define("WGMMA_REGS", c.tile_n / 2);
+  for (int i = 1; i <= 4; ++i) define("WGMMA_REGS_PLUS_" + std::to_string(i), c.tile_n / 2 + i);
+  // 65,536 registers over (consumers + 1) warpgroups of 128 threads, in steps of 8.
+  define("REGISTERS_PRODUCER", c.consumers == 3 ? 32 : 40);
+  define("REGISTERS_CONSUMER", c.consumers == 3 ? 160 : 232);
+}
+
+void plan_mma(Plan& plan, const GpuTarget& target, Defines& define) {
+  const Config& c = plan.config;
+  const Storage& s = plan.storage;
+  const WarpGrid warps = warp_grid(c);
+  plan.source = "tiled.cu";
+  plan.kernel = "det_gemm_tiled";
+  plan.architecture = "sm_" + std::to_string(target.sm_major) + std::to_string(target.sm_minor);
+  plan.block_threads = warps.m * warps.n * 32;
+  plan.tiles_m = ceil_div(plan.roles.m, c.tile_m);
+  plan.tiles_n = ceil_div(plan.roles.n, c.tile_n);
+  plan.grid_limit = plan.tiles_m * plan.tiles_n;
+  define("TILE_M", c.tile_m);
+  define("TILE_N", c.tile_n);
+  define("TILE_K", c.tile_k);
+  define("STAGES", c.stages);
+  define("WARPS_M", warps.m);
+  define("WARPS_N", warps.n);
+  define("X_KMAJOR", plan.roles.x_k_contiguous);
+  define("Y_KMAJOR", plan.roles.y_k_contiguous);
+  define("OUT_FP32", plan.roles.out == OutType::Fp32);
+  define("X_VECTORS", s.align_x % 16 == 0 && s.stride_x % 8 == 0);
+  define("Y_VECTORS", s.align_y % 16 == 0 && s.stride_y % 8 == 0);
+  define("CHUNK_BLOCKS", plan.shape.chunk / c.tile_k);
+}
+
+void plan_plain(Plan& plan, const GpuTarget& target, Defines& define) {
+  plan.source = "plain.cu";
+  plan.kernel = "det_gemm_plain";
+  plan.architecture = "sm_" + std::to_string(target.sm_major) + std::to_string(target.sm_minor);
+  plan.block_threads = 256;
+  plan.tiles_m = ceil_div(plan.roles.m, 16);
+  plan.tiles_n = ceil_div(plan.roles.n, 8);
+  plan.grid_limit = ceil_div(plan.tiles_m * plan.tiles_n, 8);
+  define("X_KMAJOR", plan.roles.x_k_contiguous);
+  define("Y_KMAJOR", plan.roles.y_k_contiguous);
+  define("OUT_FP32", plan.roles.out == OutType::Fp32);
+  define("CHUNK", plan.shape.chunk);
+}
+
+}  // namespace
+
+Storage dense_storage(const Canonical& shape) {
+  return {.stride_x = dense_stride_x(shape), .stride_y = dense_stride_y(shape), .stride_out = shape.n};
+}
+
+Result<Plan> make_plan(const Canonical& shape, const Storage& storage, const Config& config, const GpuTarget& target) {
+  AMK_TRY(base, numeric_class_of(target.sm_major, target.sm_minor));
+  const RuleInput input{shape, storage, config, target};
+  for (const Rule& rule : rules()) {
+    if (rule.holds(input)) continue;
+    return fail(ErrorKind::Rejected, rule.name + ": " + rule.reason,
+                {{"rule", rule.name},
+                 {"shape", {shape.m, shape.n, shape.k}},
+                 {"config", to_json(config)},
+                 {"shared_bytes", shared_bytes(config, roles_of(shape, config.swap))},
+                 {"shared_bytes_limit", target.smem_optin_bytes},
+                 {"accumulator_registers", accumulator_registers(config, shape.chunk > 0)}});
+  }
+  Plan plan;
+  plan.shape = shape;
+  plan.roles = roles_of(shape, config.swap);
+  plan.storage = storage;
+  plan.config = config;
+  plan.numeric = base;
+  if (shape.chunk > 0) {
+    AMK_TRY(numeric, chunked(base, shape.chunk));
+    plan.numeric = numeric;
+  }
+  plan.smem_bytes = shared_bytes(config, plan.roles);
+  plan.k_blocks = ceil_div(shape.k, config.tile_k);
+  const int element = shape.out == OutType::Bf16 ? 2 : 4;
+  plan.wide_stores = storage.stride_out % 2 == 0 && storage.align_out % (2 * element) == 0;
+  Defines define(plan);
+  if (config.path == Path::Wgmma)
+    plan_wgmma(plan, define);
+  else if (config.path == Path::Mma)
+    plan_mma(plan, target, define);
+  else
+    plan_plain(plan, target, define);
+  if (plan.tiles_m * plan.tiles_n > 0x7FFFFFFF) {
+    return fail(ErrorKind::Rejected, "tile_count: the output has more than 2^31 - 1 tiles; larger tiles are needed",
+                {{"rule", "tile_count"}, {"tiles_m", plan.tiles_m}, {"tiles_n", plan.tiles_n}});
+  }
+  return plan;
+}
+
+std::vector<std::vector<Block>> replay(const Plan& plan, std::int64_t blocks) {
+  std::vector<std::vector<Block>> out(static_cast<std::size_t>(std::max<std::int64_t>(blocks, 0)));
+  const Config& c = plan.config;
+  const bool plain = c.path == Path::Plain;
+  const int tile_m = plain ? 16 : c.tile_m, tile_n = plain ? 8 : c.tile_n;
+  const std::int64_t per_step = plain ? 8 : 1;  // tiles that one block of the plain kernel computes at once, one a warp
+  const std::int64_t groups = blocks / plan.cluster, total = plan.tiles_m * plan.tiles_n;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    for (std::int64_t first = g * per_step; first < total; first += groups * per_step) {
+      for (std::int64_t index = first; index < std::min(first + per_step, total); ++index) {
+        const RasterTile tile = plain ? RasterTile{static_cast<unsigned>(index / plan.tiles_n), static_cast<unsigned>(index % plan.tiles_n)}
+                                      : raster_tile(static_cast<unsigned>(index), static_cast<unsigned>(plan.tiles_m),
+                                                    static_cast<unsigned>(plan.tiles_n), static_cast<unsigned>(c.group), c.raster == RasterAlong::N);
+        for (int rank = 0; rank < plan.cluster; ++rank) {
+          Block block{(static_cast<std::int64_t>(tile.m) * c.cluster_m + rank % c.cluster_m) * tile_m,
+                      (static_cast<std::int64_t>(tile.n) * c.cluster_n + rank / c.cluster_m) * tile_n, tile_m, tile_n};
+          block.rows = std::min<std::int64_t>(block.rows, plan.roles.m - block.row);
+          block.cols = std::min<std::int64_t>(block.cols, plan.roles.n - block.col);
+          if (block.rows <= 0 || block.cols <= 0) continue;
+          if (c.swap) {
+            std::swap(block.row, block.col);
+            std::swap(block.rows, block.cols);
+          }
+          out[static_cast<std::size_t>(g * plan.cluster + rank)].push_back(block);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+SearchSpace space_of(const Canonical& shape, const Storage& storage, const GpuTarget& target, const Config& defaults) {
+  SearchSpace space = knob_space(defaults);
+  const RuleInput input{shape, storage, defaults, target};
+  for (Knob& knob : space.knobs) {
+    const Json chosen = knob.choices[knob.default_index];
+    std::erase_if(knob.choices, [&](const Json& choice) { return choice != chosen && !choice_can_serve(input, knob.name, choice); });
+    knob.default_index = static_cast<std::size_t>(std::find(knob.choices.begin(), knob.choices.end(), chosen) - knob.choices.begin());
+  }
+  const SearchSpace knobs = space;  // constraints translate points with their own copy of the choices
+  for (const Rule& rule : rules()) {
+    space.constraints.push_back({rule.name, rule.reason, [=, holds = rule.holds](const Point& point) {
+                                   const Config config = config_of(knobs, point);
+                                   return holds({shape, storage, config, target});
+                                 }});
+  }
+  return space;
+}
+
+Json to_json(const Plan& plan) {
+  Json json = {{"schema", "amk.det_gemm.plan/1"},
+               {"m", plan.shape.m},
+               {"n", plan.shape.n},
+               {"k", plan.shape.k},
+               {"x_k_contiguous", plan.shape.x_k_contiguous},
+               {"y_k_contiguous", plan.shape.y_k_contiguous},
+               {"out", to_string(plan.shape.out)},
+               {"numeric_class", plan.numeric.id},
+               {"numeric_class_verified", plan.numeric.verified},
+               {"config", to_json(plan.config)},
+               {"source", plan.source},
+               {"kernel", plan.kernel},
+               {"architecture", plan.architecture},
+               {"block_threads", plan.block_threads},
+               {"cluster", plan.cluster},
+               {"shared_bytes", plan.smem_bytes},
+               {"tiles", {plan.tiles_m, plan.tiles_n}},
+               {"k_blocks", plan.k_blocks},
+               {"grid_limit", plan.grid_limit}};
+  for (const auto& [name, value] : plan.defines) json["defines"][name] = value;
+  const auto map = [](const MapSpec& m) {
+    return Json{{"inner", m.inner}, {"outer", m.outer}, {"stride_bytes", m.stride_bytes}, {"box", {m.box_inner, m.box_outer}}};
+  };
+  if (plan.map_x) json["maps"]["x"] = map(*plan.map_x);
+  if (plan.map_y) json["maps"]["y"] = map(*plan.map_y);
+  if (plan.map_out) json["maps"]["out"] = map(*plan.map_out);
+  return json;
+}
+
+}  // namespace amk::det_gemm

@@ -1,0 +1,161 @@
+#include "kernels/det_gemm/rules.h"
+
+#include <algorithm>
+
+namespace amk::det_gemm {
+namespace {
+
+constexpr std::int64_t kAlignmentSlack = 1024;  // dynamic shared memory starts on 16 bytes; swizzled tiles want 1024
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+bool wgmma(const RuleInput& in) { return in.config.path == Path::Wgmma; }
+bool mma(const RuleInput& in) { return in.config.path == Path::Mma; }
+
+// The value that a knob keeps where its path ignores it, so that one schedule has one id.
+Config neutral(const Config& c) {
+  Config n = c;
+  if (c.path == Path::Wgmma) {
+    if (c.epilogue == Epilogue::Direct) n.store_buffers = 2;
+    return n;
+  }
+  const Config plain{.path = c.path,
+                     .tile_m = 16,
+                     .tile_n = 8,
+                     .tile_k = 32,
+                     .stages = 2,
+                     .consumers = 1,
+                     .cluster_m = 1,
+                     .cluster_n = 1,
+                     .swap = false,
+                     .raster = RasterAlong::M,
+                     .group = 1,
+                     .epilogue = Epilogue::Direct,
+                     .store_buffers = 2,
+                     .l2_x = L2Hint::Normal,
+                     .l2_y = L2Hint::Normal,
+                     .overlap = false};
+  if (c.path == Path::Plain) return plain;
+  n.consumers = plain.consumers;
+  n.cluster_m = n.cluster_n = 1;
+  n.swap = false;
+  n.epilogue = plain.epilogue;
+  n.store_buffers = plain.store_buffers;
+  n.l2_x = n.l2_y = L2Hint::Normal;
+  n.overlap = false;
+  return n;
+}
+
+bool slice_ok(int lines, bool k_major, int tile_k, int slices) { return (k_major ? lines : tile_k) % (8 * slices) == 0; }
+
+const std::vector<Rule> kRules = {
+    {"unused_knob",
+     "a knob that the chosen path ignores stays at its neutral value (mma: consumers 1, cluster 1×1, epilogue direct, store_buffers 2, overlap "
+     "false; plain: tile 16×8×32, stages 2 as well)",
+     [](const RuleInput& in) { return in.config == neutral(in.config); }},
+    {"architecture", "wgmma and TMA exist on sm_90 only; mma.sync with bf16 on sm_80 and newer",
+     [](const RuleInput& in) { return wgmma(in) ? in.target.sm_major == 9 && in.target.sm_minor == 0 : in.target.sm_major >= 8; }},
+    {"extent", "rows and columns are 32-bit in the kernels: at most 2^31 - 1 each, K likewise",
+     [](const RuleInput& in) {
+       return std::max({in.shape.m, in.shape.n, in.shape.k}) <= 0x7FFFFFFF;
+     }},
+    {"empty_contraction", "K = 0 leaves nothing to copy: path mma or plain writes the zeros",
+     [](const RuleInput& in) { return !wgmma(in) || in.shape.k > 0; }},
+    {"tma_alignment", "TMA wants bases on 16 bytes and strides of 16 bytes: other operands need path mma",
+     [](const RuleInput& in) {
+       return !wgmma(in) ||
+              (in.storage.align_x % 16 == 0 && in.storage.align_y % 16 == 0 && in.storage.stride_x % 8 == 0 && in.storage.stride_y % 8 == 0);
+     }},
+    {"wgmma_tile", "wgmma takes 64 rows a warpgroup: tile.m is a multiple of 64·consumers, tile.k of 64",
+     [](const RuleInput& in) { return !wgmma(in) || (in.config.tile_m % (64 * in.config.consumers) == 0 && in.config.tile_k % 64 == 0); }},
+    {"mma_tile", "mma.sync path: tile.m a multiple of 16 (of 32 from 64 rows), tile.n 16, 32, 64, 128 or 256, tile.k at most 64",
+     [](const RuleInput& in) {
+       if (!mma(in)) return true;
+       const WarpGrid warps = warp_grid(in.config);
+       return in.config.tile_m % (16 * warps.m) == 0 && in.config.tile_n % (16 * warps.n) == 0 && in.config.tile_k <= 64;
+     }},
+    {"registers", "accumulators of one thread fit its register budget (192 of 232 with one or two consumers, 104 of 160 with three; mma 128)",
+     [](const RuleInput& in) {
+       const int used = accumulator_registers(in.config, in.shape.chunk > 0);
+       return used <= (mma(in) ? 128 : in.config.consumers == 3 ? 104 : 192);
+     }},
+    {"shared_memory", "stages and staging buffers fit the shared memory of one block",
+     [](const RuleInput& in) { return shared_bytes(in.config, roles_of(in.shape, in.config.swap)) <= in.target.smem_optin_bytes; }},
+    {"cluster_size", "at most 8 blocks a cluster", [](const RuleInput& in) { return in.config.cluster_m * in.config.cluster_n <= 8; }},
+    {"cluster_slices", "each block of a cluster copies whole 8-line atoms of the shared tile",
+     [](const RuleInput& in) {
+       if (!wgmma(in)) return true;
+       const Canonical roles = roles_of(in.shape, in.config.swap);
+       return slice_ok(in.config.tile_m, roles.x_k_contiguous, in.config.tile_k, in.config.cluster_n) &&
+              slice_ok(in.config.tile_n, roles.y_k_contiguous, in.config.tile_k, in.config.cluster_m);
+     }},
+    {"cluster_cover", "a cluster covers no more tiles than the output has",
+     [](const RuleInput& in) {
+       const Canonical roles = roles_of(in.shape, in.config.swap);
+       return in.config.cluster_m <= std::max<std::int64_t>(1, ceil_div(roles.m, in.config.tile_m)) &&
+              in.config.cluster_n <= std::max<std::int64_t>(1, ceil_div(roles.n, in.config.tile_n));
+     }},
+    {"tma_epilogue",
+     "the tma epilogue stores bf16 in 64-column boxes: tile.n a multiple of 64, no swap, output base and stride multiples of 16 bytes",
+     [](const RuleInput& in) {
+       if (!wgmma(in) || in.config.epilogue != Epilogue::Tma) return true;
+       return in.shape.out == OutType::Bf16 && !in.config.swap && in.config.tile_n % 64 == 0 && in.storage.stride_out % 8 == 0 &&
+              in.storage.align_out % 16 == 0;
+     }},
+    {"chunk_blocks", "a chunk of the chunked class is whole stages: chunk is a multiple of tile.k",
+     [](const RuleInput& in) { return in.config.path == Path::Plain || in.shape.chunk % in.config.tile_k == 0; }},
+};
+
+}  // namespace
+
+const std::vector<Rule>& rules() { return kRules; }
+
+bool choice_can_serve(const RuleInput& in, std::string_view knob, const Json& choice) {
+  const Path path = in.config.path;
+  if (knob == "path") return false;  // the caller keeps the defaults' own
+  if (path == Path::Plain) return false;
+  if (knob == "raster.group" || knob == "raster.along" || knob == "stages") return true;
+  const int number = choice.is_number_integer() ? choice.get<int>() : 0;
+  if (path == Path::Mma) {
+    if (knob == "tile.m") return number <= 128;
+    if (knob == "tile.n") return number == 16 || number == 32 || number == 64 || number == 128 || number == 256;
+    return knob == "tile.k" && number <= 64;
+  }
+  if (knob == "tile.m") return number % 64 == 0;
+  if (knob == "tile.k") return number % 64 == 0 && (in.shape.chunk == 0 || in.shape.chunk % number == 0);
+  if (knob == "epilogue") {
+    return choice != "tma" || (in.shape.out == OutType::Bf16 && in.storage.stride_out % 8 == 0 && in.storage.align_out % 16 == 0);
+  }
+  return true;
+}
+
+Canonical roles_of(const Canonical& shape, bool swap) {
+  if (!swap) return shape;
+  Canonical roles = shape;
+  std::swap(roles.m, roles.n);
+  std::swap(roles.x_k_contiguous, roles.y_k_contiguous);
+  return roles;
+}
+
+WarpGrid warp_grid(const Config& config) { return {config.tile_m >= 64 ? 2 : 1, std::clamp(config.tile_n / 32, 1, 4)}; }
+
+int accumulator_registers(const Config& c, bool chunked) {
+  if (c.path == Path::Plain) return 4;
+  const int copies = chunked ? 2 : 1;
+  if (c.path == Path::Wgmma) return c.tile_m / std::max(64 * c.consumers, 64) * c.tile_n / 2 * copies;
+  const WarpGrid warps = warp_grid(c);
+  return c.tile_m * c.tile_n / (warps.m * warps.n * 32) * copies;
+}
+
+std::int64_t shared_bytes(const Config& c, const Canonical& roles) {
+  if (c.path == Path::Plain) return 0;
+  if (c.path == Path::Mma) {  // rows padded by 16 bytes
+    const auto tile = [&](bool k_major, int lines) { return k_major ? lines * (c.tile_k * 2 + 16) : c.tile_k * (lines * 2 + 16); };
+    return static_cast<std::int64_t>(c.stages) * (tile(roles.x_k_contiguous, c.tile_m) + tile(roles.y_k_contiguous, c.tile_n));
+  }
+  const std::int64_t y_lines = roles.y_k_contiguous ? c.tile_n : ceil_div(c.tile_n, 64) * 64;
+  const std::int64_t stage = (c.tile_m + y_lines) * c.tile_k * 2;
+  const std::int64_t staging = c.epilogue == Epilogue::Tma ? static_cast<std::int64_t>(c.consumers) * 4 * c.store_buffers * 16 * 64 * 2 : 0;
+  return c.stages * stage + staging + c.stages * 16 + kAlignmentSlack;
+}
+
+}  // namespace amk::det_gemm

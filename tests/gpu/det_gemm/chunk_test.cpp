@@ -1,0 +1,91 @@
+// dB: indifferent to trailing zero rows; in chunked mode also to how the tokens are split over calls.
+#include <bit>
+
+#include "tests/gpu/det_gemm/cases.h"
+#include "tests/gpu/det_gemm/checks.h"
+
+namespace amk::det_gemm::gpu_test {
+namespace {
+
+Operands tokens(const Operands& all, std::int64_t begin, std::int64_t end, OutType out) {
+  Operands part = all;
+  part.shape.k = end - begin;
+  part.shape.out = out;
+  const auto cut = [&](const std::vector<std::uint16_t>& values, std::int64_t stride) {
+    return std::vector<std::uint16_t>(values.begin() + begin * stride, values.begin() + end * stride);
+  };
+  part.x = cut(all.x, all.storage.stride_x);
+  part.y = cut(all.y, all.storage.stride_y);
+  return part;
+}
+
+std::vector<float> as_floats(const std::vector<std::uint32_t>& bits) {
+  std::vector<float> values(bits.size());
+  for (std::size_t i = 0; i < bits.size(); ++i) values[i] = std::bit_cast<float>(bits[i]);
+  return values;
+}
+
+}  // namespace
+
+void test_chunks(Runner& runner, Checks& checks, const Options& options) {
+  const NumericClass base = *numeric_class_of(runner.target().sm_major, runner.target().sm_minor);
+  const std::int64_t count = options.quick ? 320 : 1000, chunk = 128;
+  std::vector<Config> configs = few_configs();
+  Config wide = configs[0];
+  wide.tile_n = 128;
+  configs.push_back(wide);
+  wide.tile_n = 192;
+  wide.cluster_m = 1;
+  configs.push_back(wide);
+
+  Operands all =
+      make_operands({.m = 136, .n = 200, .k = count, .x_k_contiguous = false, .y_k_contiguous = false, .out = OutType::Fp32, .chunk = chunk}, 50, 3);
+  const NumericClass numeric = *chunked(base, chunk);
+  const auto want_fp32 = expected(all, numeric);
+  Operands all_bf16 = all;
+  all_bf16.shape.out = OutType::Bf16;
+  const auto want_bf16 = expected(all_bf16, numeric);
+  checks.expect(want_fp32 != expected(all, base), "chunking is a numeric class of its own");
+
+  for (const Config& config : configs) {
+    if (!make_plan(all.shape, all.storage, config, runner.target())) continue;
+    const std::string what = describe(all.shape, config);
+    const auto whole = run_case(runner, all, config);
+    checks.expect(whole && *whole == want_fp32, "chunked " + what + (whole ? "" : ": " + whole.error().message));
+    for (std::int64_t cut = chunk; cut < count; cut += chunk) {
+      const auto first = run_case(runner, tokens(all, 0, cut, OutType::Fp32), config);
+      if (!first) {
+        checks.expect_ok(first, "chunked first part " + what);
+        continue;
+      }
+      const auto second = run_case(runner, tokens(all, cut, count, OutType::Fp32), config, 0, as_floats(*first));
+      checks.expect(second && *second == want_fp32, "chunked, cut at " + std::to_string(cut) + " " + what);
+      const auto rounded = run_case(runner, tokens(all, cut, count, OutType::Bf16), config, 0, as_floats(*first));
+      checks.expect(rounded && *rounded == want_bf16, "chunked, cut at " + std::to_string(cut) + " to bf16 " + what);
+      for (std::int64_t again = cut + chunk; again < count; again += 2 * chunk) {
+        const auto middle = run_case(runner, tokens(all, cut, again, OutType::Fp32), config, 0, as_floats(*first));
+        const auto last = middle ? run_case(runner, tokens(all, again, count, OutType::Fp32), config, 0, as_floats(*middle)) : middle;
+        checks.expect(last && *last == want_fp32, "chunked, cut at " + std::to_string(cut) + " and " + std::to_string(again) + " " + what);
+      }
+    }
+  }
+
+  // Trailing zero tokens, one chain and chunked; the other operand's rows there are not zero.
+  for (const std::int64_t cut : {std::int64_t{0}, chunk}) {
+    Operands plain = tokens(all, 0, count - 100, OutType::Fp32);
+    plain.shape.chunk = cut;
+    const auto want = expected(plain, cut == 0 ? base : numeric);
+    for (const std::int64_t zeros : {1, 8, 64, 100}) {
+      Operands padded = tokens(all, 0, count - 100 + zeros, OutType::Fp32);
+      padded.shape.chunk = cut;
+      std::fill(padded.x.begin() + (count - 100) * padded.storage.stride_x, padded.x.end(), zeros % 2 == 0 ? 0 : 0x8000);
+      for (const Config& config : few_configs()) {
+        if (!make_plan(padded.shape, padded.storage, config, runner.target())) continue;
+        const auto got = run_case(runner, padded, config);
+        checks.expect(got && *got == want, std::to_string(zeros) + " trailing zero rows " + describe(padded.shape, config));
+      }
+    }
+  }
+}
+
+}  // namespace amk::det_gemm::gpu_test

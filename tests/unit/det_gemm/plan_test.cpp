@@ -1,0 +1,199 @@
+#include "kernels/det_gemm/plan.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/base/random.h"
+#include "kernels/det_gemm/rules.h"
+
+using namespace amk;
+using namespace amk::det_gemm;
+
+namespace {
+
+GpuTarget hopper() {
+  GpuTarget t;
+  t.name = "h200";
+  t.sm_major = 9;
+  t.sm_minor = 0;
+  t.sm_count = 132;
+  t.smem_optin_bytes = 232448;
+  t.l2_bytes = 62914560;
+  t.peak_bandwidth_gbs = 4800;
+  t.peak_bf16_tflops = 989.4;
+  return t;
+}
+
+// The rule that refuses, or "" when a plan is made.
+std::string refusal(const Canonical& shape, const Config& config, const Storage* storage = nullptr, const GpuTarget& target = hopper()) {
+  const auto plan = make_plan(shape, storage != nullptr ? *storage : dense_storage(shape), config, target);
+  if (plan) return "";
+  CHECK(plan.error().kind == ErrorKind::Rejected);
+  return plan.error().data.at("rule").get<std::string>();
+}
+
+Config mma_config() {
+  Config c;
+  c.path = Path::Mma;
+  c.tile_m = c.tile_n = 128;
+  c.tile_k = 32;
+  c.stages = 4;
+  c.consumers = c.cluster_m = c.cluster_n = 1;
+  c.epilogue = Epilogue::Direct;
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("rules name what is wrong") {
+  const Canonical big{.m = 4096, .n = 4096, .k = 4096};
+  CHECK(refusal(big, {}) == "");
+  CHECK(refusal(big, mma_config()) == "");
+  const auto with = [](auto change) {
+    Config c;
+    change(c);
+    return c;
+  };
+  CHECK(refusal(big, with([](Config& c) { c.stages = 5; })) == "shared_memory");
+  CHECK(refusal(big, with([](Config& c) { c.tile_m = 64; })) == "wgmma_tile");
+  CHECK(refusal(big, with([](Config& c) { c.tile_m = 256; })) == "registers");
+  CHECK(refusal(big, with([](Config& c) { c.tile_n = 112; })) == "tma_epilogue");
+  CHECK(refusal(big, with([](Config& c) { c.swap = true; })) == "tma_epilogue");
+  CHECK(refusal(big, with([](Config& c) { c.cluster_m = c.cluster_n = 4; })) == "cluster_size");
+  CHECK(refusal({.m = 100, .n = 4096, .k = 4096}, {}) == "cluster_cover");
+  CHECK(refusal({.m = 4096, .n = 4096, .k = 51}, {}) == "tma_alignment");
+  CHECK(refusal({.m = 4096, .n = 4096, .k = 0}, {}) == "empty_contraction");
+  CHECK(refusal({.m = 4096, .n = 4096, .k = 4096, .out = OutType::Fp32}, {}) == "tma_epilogue");
+  CHECK(refusal({.m = 4096, .n = 4096, .k = 4096, .chunk = 96}, with([](Config& c) { c.tile_n = 128; })) == "chunk_blocks");
+  CHECK(refusal({.m = 4096, .n = 4096, .k = 4096, .chunk = 512}, {}) == "registers");  // running totals double the accumulators
+  CHECK(refusal(big, with([](Config& c) {
+                  c.epilogue = Epilogue::Direct;
+                  c.store_buffers = 4;
+                })) == "unused_knob");
+  GpuTarget ampere = hopper();
+  ampere.sm_major = 8;
+  ampere.smem_optin_bytes = 166912;
+  CHECK(refusal(big, {}, nullptr, ampere) == "architecture");
+  CHECK(refusal(big, mma_config(), nullptr, ampere) == "");
+  Storage shifted = dense_storage(big);
+  shifted.align_x = 2;
+  CHECK(refusal(big, {}, &shifted) == "tma_alignment");
+  CHECK(refusal(big, mma_config(), &shifted) == "");
+}
+
+TEST_CASE("a rejection carries the numbers") {
+  Config c;
+  c.stages = 8;
+  const auto plan = make_plan({.m = 4096, .n = 4096, .k = 4096}, {4096, 4096, 4096}, c, hopper());
+  REQUIRE_FALSE(plan);
+  // 8 stages of (128 + 256) · 64 · 2 bytes, 2 · 4 · 2 buffers of 2048 bytes, 8 · 16 bytes of barriers, 1024 of alignment.
+  CHECK(plan.error().data["shared_bytes"] == 8 * 49152 + 32768 + 128 + 1024);
+  CHECK(plan.error().data["shared_bytes_limit"] == 232448);
+}
+
+TEST_CASE("every plan's tiles cover the output exactly once, whatever the grid") {
+  Rng rng(7);
+  const SearchSpace spaces[] = {space_of({.m = 64, .n = 64, .k = 64}, {64, 64, 64}, hopper(), {}),
+                                space_of({.m = 64, .n = 64, .k = 64}, {64, 64, 64}, hopper(), mma_config())};
+  int plans = 0;
+  for (int attempt = 0; attempt < 200000 && plans < 300; ++attempt) {
+    const Canonical shape{.m = 1 + static_cast<std::int64_t>(rng.below(600)), .n = 8 * (1 + static_cast<std::int64_t>(rng.below(80))), .k = 64};
+    const SearchSpace& space = spaces[rng.below(4) == 0];
+    Point point;
+    for (const Knob& knob : space.knobs) point.push_back(static_cast<std::uint16_t>(rng.below(knob.choices.size())));
+    const auto plan = make_plan(shape, dense_storage(shape), config_of(space, point), hopper());
+    if (!plan) continue;
+    ++plans;
+    const std::int64_t blocks = plan->cluster * (1 + static_cast<std::int64_t>(rng.below(20)));
+    std::vector<char> seen(static_cast<std::size_t>(shape.m * shape.n), 0);
+    for (const auto& list : replay(*plan, blocks)) {
+      for (const Block& b : list) {
+        REQUIRE(b.row >= 0);
+        REQUIRE(b.col >= 0);
+        REQUIRE(b.row + b.rows <= shape.m);
+        REQUIRE(b.col + b.cols <= shape.n);
+        for (std::int64_t r = b.row; r < b.row + b.rows; ++r)
+          for (std::int64_t c = b.col; c < b.col + b.cols; ++c) ++seen[static_cast<std::size_t>(r * shape.n + c)];
+      }
+    }
+    REQUIRE(std::count(seen.begin(), seen.end(), 1) == shape.m * shape.n);
+  }
+  CHECK(plans == 300);
+}
+
+TEST_CASE("raster groups tiles: the first band is swept before the second begins") {
+  const Canonical shape{.m = 16 * 128, .n = 6 * 256, .k = 64};
+  Config c;
+  c.cluster_m = 1;
+  c.group = 4;
+  const auto plan = make_plan(shape, dense_storage(shape), c, hopper());
+  REQUIRE(plan);
+  const auto order = replay(*plan, 1);
+  for (std::size_t i = 0; i < 24; ++i) CHECK(order[0][i].row < 4 * 128);
+  CHECK(order[0][0] == Block{0, 0, 128, 256});
+  CHECK(order[0][1] == Block{128, 0, 128, 256});
+  CHECK(order[0][4] == Block{0, 256, 128, 256});
+  CHECK(order[0][24] == Block{512, 0, 128, 256});
+}
+
+TEST_CASE("tensor maps describe the operands in the kernel's roles") {
+  const Canonical shape{.m = 17, .n = 4096, .k = 1024, .y_k_contiguous = false};
+  Config c;
+  c.tile_m = 64;
+  c.tile_n = 24;
+  c.consumers = 1;
+  c.cluster_m = 1;
+  c.swap = true;
+  c.epilogue = Epilogue::Direct;
+  const auto plan = make_plan(shape, dense_storage(shape), c, hopper());
+  REQUIRE(plan);
+  CHECK(plan->map_x == MapSpec{4096, 1024, 8192, 64, 64});  // the weights: N contiguous, 64 of k a box
+  CHECK(plan->map_y == MapSpec{1024, 17, 2048, 64, 24});    // 17 tokens: boxes of 24 rows
+  CHECK_FALSE(plan->map_out);
+  const auto load = [&](const std::string& name) {
+    return std::find_if(plan->defines.begin(), plan->defines.end(), [&](const auto& d) { return d.first == name; })->second;
+  };
+  CHECK(load("DG_Y_LOAD") == "24");
+  CHECK(load("DG_TRANSPOSED") == "1");
+}
+
+TEST_CASE("config: JSON round trip, defaults, errors by name") {
+  CHECK(*parse_config(Json::object()) == Config{});
+  const SearchSpace space = knob_space({});
+  Rng rng(3);
+  std::set<std::uint64_t> hashes;
+  for (int i = 0; i < 200; ++i) {
+    Point point;
+    for (const Knob& knob : space.knobs) point.push_back(static_cast<std::uint16_t>(rng.below(knob.choices.size())));
+    const Config config = config_of(space, point);
+    CHECK(*parse_config(to_json(config)) == config);
+    CHECK(*point_of(space, config) == point);
+  }
+  CHECK(config_of(space, *point_of(space, Config{})) == Config{});
+  CHECK(parse_config({{"tile", {{"m", 100}}}}).error().message == "config.tile.m is 100; accepted: 16, 32, 64, 128, 192, 256");
+  CHECK(parse_config({{"path", "cuda"}}).error().message == "config.path is \"cuda\"; accepted: wgmma, mma, plain");
+  CHECK(parse_config({{"swap", 1}}).error().message == "config.swap is 1; accepted: true, false");
+  CHECK(parse_config({{"tile", {{"m", 128.0}}}}).error().message.rfind("config.tile.m is 128.0; accepted: ", 0) == 0);
+  CHECK(parse_config({{"tlie", 3}}).error().message.rfind("config.tlie is 3; accepted: a knob of this family: path, ", 0) == 0);
+  CHECK(parse_config(Json::array()).error().kind == ErrorKind::InvalidArgument);
+}
+
+TEST_CASE("the space's constraints are make_plan's rules") {
+  const Canonical shape{.m = 512, .n = 1000, .k = 4096, .y_k_contiguous = false};
+  const Storage storage = dense_storage(shape);
+  const SearchSpace space = space_of(shape, storage, hopper(), {});
+  Rng rng(11);
+  int accepted = 0;
+  for (int i = 0; i < 3000; ++i) {
+    Point point;
+    for (const Knob& knob : space.knobs) point.push_back(static_cast<std::uint16_t>(rng.below(knob.choices.size())));
+    const auto plan = make_plan(shape, storage, config_of(space, point), hopper());
+    const auto first = std::find_if(space.constraints.begin(), space.constraints.end(), [&](const Constraint& c) { return !c.holds(point); });
+    CHECK((first == space.constraints.end()) == plan.has_value());
+    if (!plan) CHECK(plan.error().data["rule"] == first->name);
+    accepted += plan.has_value();
+  }
+  CHECK(accepted > 60);  // strategies sample: what can run must not be rare
+}
