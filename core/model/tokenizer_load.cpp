@@ -271,6 +271,11 @@ Status read_added(const Json& root, Tables& t) {
     AMK_TRY(normalized, f.boolean("normalized", !special));
     if (normalized && t.prepend == Prepend::Always && !t.prepend_unless_there) token.refused = "normalized";
     if (content.empty()) return bad_field(f.path("content"), content, "not empty");
+    // A token that the vocabulary has too must have the same id there, and no other token may have that id.
+    const auto in_vocab = t.bpe.vocab.find(content);
+    const bool id_taken = static_cast<std::size_t>(id) < t.bpe.token_of.size() && !t.bpe.token_of[static_cast<std::size_t>(id)].empty();
+    if (in_vocab != t.bpe.vocab.end() ? in_vocab->second != id : (id_taken || t.added_text.count(id) != 0))
+      return bad_field(f.path("id"), id, "the vocabulary's id of this token, or one that no token has");
     if (!t.added.emplace(content, token).second) return bad_field(f.path("content"), content, "tokens listed once");
     t.added_text[id] = content;
     t.longest_added = std::max(t.longest_added, content.size());
@@ -292,6 +297,11 @@ Result<Tokenizer> Tokenizer::from_json(const Json& root) {
   AMK_CHECK(read_added(root, *t));
   t->size = static_cast<int>(t->bpe.token_of.size());
   for (const auto& [id, text] : t->added_text) t->size = std::max(t->size, id + 1);
+  for (const auto* around : {&t->before, &t->after})
+    for (const int id : *around)
+      if (t->added_text.count(id) == 0 &&
+          (static_cast<std::size_t>(id) >= t->bpe.token_of.size() || t->bpe.token_of[static_cast<std::size_t>(id)].empty()))
+        return bad_field("post_processor.special_tokens", id, "ids of tokens");
   return Tokenizer(std::move(t));
 }
 

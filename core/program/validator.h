@@ -12,7 +12,7 @@ namespace amk {
 
 struct Rejection {
   std::string rule;     // stable identifier: "cycle", "ring-deadlock", "unmet-wait", "partial-wait", "stale-epoch", "counter-overflow", "raw", "war",
-                        // "waw", "double-write", "unwritten-output", "out-of-range", "misaligned", "page-alias", "length", "malformed"
+                        // "waw", "double-write", "unwritten-output", "out-of-range", "misaligned", "page-alias", "length", "footprint", "malformed"
   std::string message;  // for people
   Json witness = Json::object();  // {"task": name, "other": name, "buffer", "bytes": [a, b), "missing": "edge …"} as far as they apply
 };
@@ -24,7 +24,11 @@ struct Validation {
   bool valid() const { return !rejection.has_value(); }
 };
 
-Validation validate(const Program& program);
+// Trust: regions are taken at their word, whatever the opcodes are (programs by hand, in tests). Check: they are also compared with what each opcode
+// touches for the program's model, so that a machine which computes with rows, heads and splits stays within what was proved.
+enum class Footprints : std::uint8_t { Check, Trust };
+
+Validation validate(const Program& program, Footprints footprints = Footprints::Check);
 
 Json to_json(const Rejection& rejection);
 

@@ -10,7 +10,10 @@ namespace {
 
 __extension__ using Area = unsigned __int128;  // up to 2^50 bytes × 2^31 positions
 
-bool must_be_whole(const Buffer& buffer) { return buffer.space == Space::Output || buffer.space == Space::Kv; }
+// Also an input that the program feeds back to its next step: where it were not written, that step would take an older one.
+bool must_be_whole(const Buffer& buffer, Area written) {
+  return buffer.space == Space::Output || buffer.space == Space::Kv || (buffer.space == Space::Input && written > 0);
+}
 
 // Slow: only to name the hole that the sum has shown to exist.
 Verdict name_hole(const Program& p, BufferId id) {
@@ -64,12 +67,12 @@ Verdict check_coverage(const Program& p) {
   std::vector<Area> written(p.buffers.size(), 0);
   for (const Task& task : p.tasks)
     for (const Region& region : task.writes) {
-      if (!must_be_whole(p.buffers[static_cast<std::size_t>(region.buffer)])) continue;
+      if (p.buffers[static_cast<std::size_t>(region.buffer)].space == Space::Activation) continue;
       for (const Access& access : accesses_of(p, task, region))
         written[static_cast<std::size_t>(region.buffer)] += static_cast<Area>(access.end - access.begin) * static_cast<Area>(access.hi - access.lo);
     }
   for (std::size_t b = 0; b < p.buffers.size(); ++b) {
-    if (!must_be_whole(p.buffers[b])) continue;
+    if (!must_be_whole(p.buffers[b], written[b])) continue;
     const Area whole = static_cast<Area>(tracked_bytes(p.buffers[b])) * static_cast<Area>(p.max_seq);
     if (written[b] != whole) return name_hole(p, static_cast<BufferId>(b));
   }

@@ -1,4 +1,5 @@
-// What the host, or a later step, reads must be written by every step at every position: outputs, and the launch position's row of every KV head.
+// What the host, or a later step, reads must be written by every step at every position: outputs, inputs that a step feeds back to the
+// next, and the launch position's row of every KV head.
 // Internal to core/program.
 #pragma once
 

@@ -54,7 +54,7 @@ void ByteTracker::make_resident(BufferId id) {
 Verdict ByteTracker::in_place(TaskId id, const Task& task) const {
   for (const Region& w : task.writes) {
     const Buffer& out = buffer(w.buffer);
-    if (out.space != Space::Activation) continue;
+    if (out.space == Space::Kv) continue;  // an append is nobody's input before it is written
     for (const Region& r : task.reads) {
       const Buffer& in = buffer(r.buffer);
       if (in.storage != out.storage) continue;
@@ -66,10 +66,10 @@ Verdict ByteTracker::in_place(TaskId id, const Task& task) const {
       const bool element_wise = task.op == Opcode::Add || task.op == Opcode::SiluMul || residual;
       if (element_wise && wb == rb && we == re && dtype_bytes(out.dtype) == dtype_bytes(in.dtype) && w.buffer != r.buffer) continue;
       Finding finding;
-      finding.rule = "page-alias";
+      finding.rule = w.buffer == r.buffer ? "war" : "page-alias";
       finding.task = id;
       finding.buffer = w.buffer;
-      finding.other_buffer = r.buffer;
+      finding.other_buffer = w.buffer == r.buffer ? kNone : r.buffer;
       finding.begin = w.begin;
       finding.end = w.end;
       finding.message = cat(task_name(program_, id), " writes ", out.name, " over bytes of ", in.name, " that it still reads");

@@ -56,7 +56,7 @@ TEST_CASE("decoder-shaped programs, steps ordered by launches and by counters") 
             shape.splits = splits;
             shape.ring = ring;
             shape.step_sync = sync;
-            const Validation v = validate(synthetic_decoder(shape));
+            const Validation v = validate(synthetic_decoder(shape), Footprints::Trust);
             if (!v.valid()) CAPTURE(to_json(*v.rejection).dump());
             CHECK(v.valid());
           }

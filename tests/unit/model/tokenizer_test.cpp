@@ -140,7 +140,10 @@ TEST_CASE("parts that are not supported are refused by name") {
   off({{"post_processor", {{"type", "BertProcessing"}, {"processors", nullptr}}}}, "post_processor");
   off({{"truncation", {{"max_length", 5}}}}, "truncation");
   off({{"added_tokens", {{{"id", 1}}}}}, "added_tokens[0].content");
-  off({{"added_tokens", {{{"id", 1}, {"content", "x"}}, {{"id", 2}, {"content", "x"}}}}}, "added_tokens[1].content");
+  off({{"added_tokens", {{{"id", 90000}, {"content", "xyzzy"}}, {{"id", 90001}, {"content", "xyzzy"}}}}}, "added_tokens[1].content");
+  off({{"added_tokens", {{{"id", 1}, {"content", "xyzzy"}}}}}, "added_tokens[0].id");
+  off({{"added_tokens", {{{"id", 90000}, {"content", "whole"}}}}}, "added_tokens[0].id");
+  off({{"added_tokens", nullptr}}, "post_processor.special_tokens");
   refused({{"pre_tokenizer", {{"prepend_scheme", "sometimes"}}}}, "pre_tokenizer.prepend_scheme", record("mistral")["tokenizer"]);
   for (const char* text : {"[]", "{}", "3"}) CHECK_FALSE(Tokenizer::from_json(*parse_json(text, "t")));
   CHECK(Tokenizer::load("/nonexistent/tokenizer.json").error().kind == ErrorKind::NotFound);

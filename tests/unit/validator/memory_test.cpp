@@ -11,7 +11,7 @@ using amk::testing::ProgramBuilder;
 namespace {
 
 std::string rule_of(const Program& p) {
-  const Validation v = validate(p);
+  const Validation v = validate(p, Footprints::Trust);
   return v.valid() ? "valid" : v.rejection->rule;
 }
 
@@ -29,7 +29,7 @@ TEST_CASE("reads must be covered byte for byte") {
   Program p = good;
   task(p, writer).writes[1].begin += 4;  // element 4 is now nobody's
   CHECK(rule_of(p) == "raw");
-  CHECK(validate(p).rejection->witness.at("bytes") == Json::array({16, 20}));
+  CHECK(validate(p, Footprints::Trust).rejection->witness.at("bytes") == Json::array({16, 20}));
   p = good;
   task(p, writer).writes[1].end -= 4;  // element 7
   CHECK(rule_of(p) == "raw");
@@ -52,7 +52,7 @@ TEST_CASE("two writers of one byte in a step are refused, ordered or not") {
   b.task(1, {{}, {b.part(out, 4, 4)}, {c}});
   Program p = b.finish();
   CHECK(rule_of(p) == "double-write");
-  CHECK(validate(p).rejection->witness.at("bytes") == Json::array({16, 20}));
+  CHECK(validate(p, Footprints::Trust).rejection->witness.at("bytes") == Json::array({16, 20}));
   p.tasks[0].writes[0].end = 16;
   CHECK(rule_of(p) == "valid");
 }
@@ -68,7 +68,7 @@ TEST_CASE("writers at disjoint positions share bytes; a gap or an overlap of pos
   CHECK(rule_of(p) == "double-write");
   p.tasks[1].writes[0].pos_lo = 6;
   CHECK(rule_of(p) == "unwritten-output");
-  CHECK(validate(p).rejection->witness.at("positions") == Json::array({5, 6}));
+  CHECK(validate(p, Footprints::Trust).rejection->witness.at("positions") == Json::array({5, 6}));
 }
 
 TEST_CASE("outputs must be written whole") {
@@ -77,7 +77,7 @@ TEST_CASE("outputs must be written whole") {
   b.task(0, {{}, {b.part(out, 0, 3), b.part(out, 4, 4)}});
   const Program p = b.finish();
   CHECK(rule_of(p) == "unwritten-output");
-  CHECK(validate(p).rejection->witness.at("bytes") == Json::array({12, 16}));
+  CHECK(validate(p, Footprints::Trust).rejection->witness.at("bytes") == Json::array({12, 16}));
 }
 
 // x and y share one page: w writes x, r reads it, v writes y over it, s reads y.
@@ -104,7 +104,7 @@ TEST_CASE("overwriting before the reader is done is war, before the writer is do
   p.counters[static_cast<std::size_t>(page.read)].fan_in = 0;
   task(p, page.v).waits[0].target = 1;
   CHECK(rule_of(p) == "war");
-  const Json w = validate(p).rejection->witness;
+  const Json w = validate(p, Footprints::Trust).rejection->witness;
   CHECK(w.at("task").get<std::string>() != w.at("other").get<std::string>());
   task(p, page.r).reads.clear();  // nobody reads x: only the two writes meet, still unordered if v waits for nothing
   task(p, page.v).waits.clear();
@@ -227,7 +227,7 @@ TEST_CASE("an append that sleeps at some positions leaves holes") {
   Cache c;
   task(c.program, c.append).pos_lo = 3;
   CHECK(rule_of(c.program) == "length");
-  CHECK(validate(c.program).rejection->witness.at("positions") == Json::array({0, 3}));
+  CHECK(validate(c.program, Footprints::Trust).rejection->witness.at("positions") == Json::array({0, 3}));
   // The reader sleeps at the same positions, but at position 3 it reads row 1.
   task(c.program, c.attend).pos_lo = 3;
   task(c.program, c.attend).writes.clear();
@@ -271,7 +271,7 @@ TEST_CASE("a guarded partial is read only while its split is awake") {
   CHECK(rule_of(p) == "valid");
   task(p, combine).reads[1].pos_lo = 3;
   CHECK(rule_of(p) == "length");
-  CHECK(validate(p).rejection->witness.at("positions") == Json::array({3, 4}));
+  CHECK(validate(p, Footprints::Trust).rejection->witness.at("positions") == Json::array({3, 4}));
   task(p, combine).reads[1].pos_lo = 5;
   CHECK(rule_of(p) == "valid");
 }
@@ -326,4 +326,48 @@ TEST_CASE("a strided read of a constant table stays inside at every position") {
   CHECK(rule_of(p) == "out-of-range");
   p.tasks[0].reads[0].pos_stride = -4;
   CHECK(rule_of(p) == "out-of-range");
+}
+
+TEST_CASE("an input fed back to the next step: read before it is replaced, replaced at every position") {
+  const auto make = [](bool same_task, bool guarded) {
+    ProgramBuilder b(1, 8);
+    b.program.step_sync = StepSync::Persistent;
+    const BufferId token = b.buffer("token", Space::Input, 1), out = b.buffer("out", Space::Output, 1);
+    if (!same_task) b.task(0, {{b.all(token)}, {b.all(out)}});
+    ProgramBuilder::Parts last{{}, {b.part(token, 0, 1, guarded ? 1 : 0)}};
+    if (same_task) last.reads.push_back(b.all(token)), last.writes.push_back(b.all(out));
+    b.task(0, std::move(last));
+    return rule_of(b.finish());
+  };
+  CHECK(make(false, false) == "valid");
+  CHECK(make(true, false) == "war");
+  CHECK(make(false, true) == "unwritten-output");
+}
+
+TEST_CASE("steps of one launch: what the next step does must wait for this one") {
+  // SM 0 writes x and the output; SM 1 reads x. With the reader's signal awaited at the start of the next step it is valid, without it is not.
+  for (const bool closed : {true, false}) {
+    ProgramBuilder b(2, 8);
+    b.program.step_sync = StepSync::Persistent;
+    const BufferId x = b.buffer("x", Space::Activation, 1), out = b.buffer("out", Space::Output, 1);
+    const CounterId written = b.counter("written"), read = b.counter("read");
+    const TaskId first = b.task(0, {{}, {b.all(x)}, {}, written});
+    b.task(1, {{b.all(x)}, {b.all(out)}, {written}, read});
+    if (closed) task(b.program, first).waits.push_back({read, 0});  // of the step before
+    CHECK(rule_of(b.finish()) == (closed ? "valid" : "war"));
+  }
+}
+
+TEST_CASE("a producer that may run a step ahead makes its counter worthless") {
+  // Both SMs signal c; the waiter on SM 2 needs both. Nothing stops SM 0 from signalling for the next step before SM 1 has for this one.
+  ProgramBuilder b(3, 8);
+  b.program.step_sync = StepSync::Persistent;
+  const CounterId c = b.counter("c"), d = b.counter("d");
+  b.task(0, {{}, {}, {}, c});
+  b.task(1, {{}, {}, {}, c});
+  b.task(2, {{}, {}, {c}, d});
+  Program p = b.finish();
+  CHECK(rule_of(p) == "stale-epoch");
+  for (const TaskId id : {0, 1}) task(p, id).waits.push_back({d, 0});
+  CHECK(rule_of(p) == "valid");
 }

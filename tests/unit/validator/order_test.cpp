@@ -26,7 +26,7 @@ struct Pair {
 };
 
 std::string rule_of(const Program& p) {
-  const Validation v = validate(p);
+  const Validation v = validate(p, Footprints::Trust);
   return v.valid() ? "valid" : v.rejection->rule;
 }
 
@@ -34,7 +34,7 @@ std::string rule_of(const Program& p) {
 
 TEST_CASE("a program whose reader waits for both producers is valid") {
   const Pair pair;
-  const Validation v = validate(pair.program);
+  const Validation v = validate(pair.program, Footprints::Trust);
   CHECK(v.valid());
   CHECK(v.tasks == 3);
   CHECK(v.edges == 1);
@@ -47,7 +47,7 @@ TEST_CASE("an empty program is valid and a step without output buffers has nothi
 TEST_CASE("a reader that does not wait is a raw hazard, and the witness names both tasks, the bytes and the edge") {
   Pair pair;
   pair.task(pair.reader).waits.clear();
-  const Validation v = validate(pair.program);
+  const Validation v = validate(pair.program, Footprints::Trust);
   REQUIRE(!v.valid());
   CHECK(v.rejection->rule == "raw");
   const Json& w = v.rejection->witness;
@@ -97,7 +97,7 @@ TEST_CASE("cycles: a task that waits for itself, a queue in the wrong order, two
     ProgramBuilder b(1, 8);
     const CounterId c = b.counter("c");
     b.task(0, {{}, {}, {c}, c});
-    const Validation v = validate(b.finish());
+    const Validation v = validate(b.finish(), Footprints::Trust);
     REQUIRE(!v.valid());
     CHECK(v.rejection->rule == "cycle");
     CHECK(v.rejection->witness.at("cycle").size() == 1);
@@ -107,7 +107,7 @@ TEST_CASE("cycles: a task that waits for itself, a queue in the wrong order, two
     const CounterId c = b.counter("c");
     b.task(0, {{}, {}, {c}});
     b.task(0, {{}, {}, {}, c});
-    const Validation v = validate(b.finish());
+    const Validation v = validate(b.finish(), Footprints::Trust);
     REQUIRE(!v.valid());
     CHECK(v.rejection->rule == "cycle");
     // The waiter waits for the second task; the second is queued behind the waiter.
@@ -119,7 +119,7 @@ TEST_CASE("cycles: a task that waits for itself, a queue in the wrong order, two
     b.task(0, {{}, {}, {d}, c});
     b.task(1, {{}, {}, {c}, d});
     b.task(2, {{}, {}, {d}, e});  // a bystander that can never run is not part of the circle
-    const Validation v = validate(b.finish());
+    const Validation v = validate(b.finish(), Footprints::Trust);
     REQUIRE(!v.valid());
     CHECK(v.rejection->rule == "cycle");
     CHECK(v.rejection->witness.at("cycle").size() == 2);
@@ -181,7 +181,7 @@ TEST_CASE("the witness of a stream in the wrong order is a circle of four") {
   for (int i = 0; i < 2; ++i) b.task(0, {{b.part(w, i * 2048, 2048)}, {}, {}, kNone, Opcode::Gemv, 0, 0, true});
   Program p = b.finish();
   std::swap(p.streams[0][0], p.streams[0][1]);
-  const Validation v = validate(p);
+  const Validation v = validate(p, Footprints::Trust);
   REQUIRE(!v.valid());
   CHECK(v.rejection->witness.at("cycle").size() == 4);
   CHECK(v.rejection->witness.at("task_place").at("id") == 0);

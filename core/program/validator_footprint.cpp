@@ -1,0 +1,205 @@
+#include "core/program/validator_footprint.h"
+
+#include <algorithm>
+
+#include "core/program/packing.h"
+
+namespace amk::validation {
+
+FootprintChecker::FootprintChecker(const Program& program) : p_(program), spec_(program.model) {}
+
+Verdict FootprintChecker::check_model() const {
+  Finding finding;
+  finding.rule = "footprint";
+  if (const Status packable = check_packable(spec_); !packable)
+    finding.message = cat("the program's model: ", packable.error().message);
+  else if (p_.max_seq > spec_.max_position)
+    finding.message = cat("max_seq is ", p_.max_seq, "; the model has ", spec_.max_position, " positions");
+  else if (p_.attention.splits < 1 || p_.attention.kv_block < 1)
+    finding.message = cat("attention in ", p_.attention.splits, " splits of blocks of ", p_.attention.kv_block, " positions");
+  else
+    return {};
+  return reject(p_, std::move(finding));
+}
+
+Verdict FootprintChecker::check(TaskId id) {
+  task_ = &p_.tasks[static_cast<std::size_t>(id)];
+  id_ = id;
+  next_read_ = next_write_ = 0;
+  if (key_cache_.empty()) {
+    key_cache_.assign(static_cast<std::size_t>(spec_.layers), kNone);
+    value_cache_ = key_cache_;
+  }
+  const Instruction& instruction = p_.instructions[static_cast<std::size_t>(task_->instruction)];
+  if (instruction.op != task_->op || instruction.layer != task_->layer || instruction.matrix != task_->matrix || instruction.fused != task_->fused)
+    refuse(cat("it is not what its instruction ", instruction.name, " is"));
+  const bool outside = task_->op == Opcode::Embed || task_->op == Opcode::ArgmaxPartial || task_->op == Opcode::Argmax ||
+                       task_->matrix == Matrix::LmHead || (task_->op == Opcode::RmsNorm && task_->layer < 0);
+  if (outside ? task_->layer != -1 : task_->layer < 0 || task_->layer >= spec_.layers) refuse(cat("layer ", task_->layer, " of ", spec_.layers));
+  if (task_->op != Opcode::Gemv && (task_->matrix != Matrix::None || task_->fused != 0)) refuse("a matrix or fused flags on what is no Gemv");
+  if (!problem_) {
+    switch (task_->op) {
+      case Opcode::Embed:
+        embed();
+        break;
+      case Opcode::RmsNorm:
+        rms_norm();
+        break;
+      case Opcode::Gemv:
+        gemv();
+        break;
+      case Opcode::Rope:
+        rope();
+        break;
+      case Opcode::KvAppend:
+        kv_append();
+        break;
+      case Opcode::AttentionTile:
+        attention_tile();
+        break;
+      case Opcode::AttentionCombine:
+        attention_combine();
+        break;
+      case Opcode::SiluMul:
+        silu_mul();
+        break;
+      case Opcode::Add:
+        add();
+        break;
+      case Opcode::ArgmaxPartial:
+        argmax_partial();
+        break;
+      case Opcode::Argmax:
+        argmax();
+        break;
+    }
+    if (next_read_ != task_->reads.size()) refuse("more reads than its opcode makes");
+    if (next_write_ != task_->writes.size()) refuse("more writes than its opcode makes");
+    if (task_->ring_bytes != 0 && task_->op != Opcode::Gemv) refuse("ring bytes for what streams no weights");
+  }
+  if (!problem_) return {};
+  return reject(p_, std::move(*problem_));
+}
+
+void FootprintChecker::embed() {
+  if (!rows_within(spec_.hidden)) return;
+  const std::int64_t table = std::int64_t{spec_.vocab} * spec_.hidden;
+  take(true, {"the token", Space::Input, Elements::Int32, 1, {0, 1}});
+  weight("the embedding table", {Matrix::None, WeightKind::Embedding, 0, false}, table, {0, table});
+  vector(false, "the residual slice", spec_.hidden, {task_->row_begin, task_->row_end - task_->row_begin});
+}
+
+void FootprintChecker::rms_norm() {
+  if (!rows_within(spec_.hidden)) return;
+  const Slice rows{task_->row_begin, task_->row_end - task_->row_begin};
+  vector(true, "the residual", spec_.hidden, {0, spec_.hidden});
+  // Before attention or before the MLP: the weights' own binding says which.
+  WeightBinding binding{Matrix::None, WeightKind::FinalNorm, layer(), false};
+  if (layer() >= 0) {
+    binding.kind = WeightKind::AttnNorm;
+    if (next_read_ < task_->reads.size() && p_.buffers[static_cast<std::size_t>(task_->reads[next_read_].buffer)].binding.kind == WeightKind::MlpNorm)
+      binding.kind = WeightKind::MlpNorm;
+  }
+  weight("the norm weight", binding, spec_.hidden, rows);
+  vector(false, "the normed slice", spec_.hidden, rows);
+}
+
+void FootprintChecker::rope() {
+  if (!rows_within(spec_.heads + spec_.kv_heads)) return;
+  const std::int64_t dim = spec_.head_dim;
+  const std::int64_t q_end = std::min(task_->row_end, spec_.heads);
+  const std::int64_t k_begin = std::max(task_->row_begin, spec_.heads);
+  const Slice q{task_->row_begin * dim, (q_end - task_->row_begin) * dim};
+  const Slice k{k_begin * dim, (task_->row_end - k_begin) * dim};
+  const std::int64_t qkv = packed_rows(spec_, Matrix::Qkv);
+  if (q.count > 0) vector(true, "the q slice", qkv, q);
+  if (k.count > 0) vector(true, "the k slice", qkv, k);
+  head_norms();
+  rope_table();
+  if (q.count > 0) vector(false, "the rotated q slice", spec_.q_rows(), q);
+  if (k.count > 0) vector(false, "the rotated k slice", spec_.kv_rows(), {k.first - spec_.q_rows(), k.count});
+}
+
+void FootprintChecker::kv_append() {
+  if (!rows_within(spec_.kv_heads)) return;
+  const std::int64_t dim = spec_.head_dim;
+  const Slice slice{task_->row_begin * dim, (task_->row_end - task_->row_begin) * dim};
+  vector(true, "the k slice", spec_.kv_rows(), slice);
+  vector(true, "the v slice", packed_rows(spec_, Matrix::Qkv), {spec_.q_rows() + spec_.kv_rows() + slice.first, slice.count});
+  for (const bool keys : {true, false}) cache_rows(keys, slice.first, slice.first + slice.count);
+}
+
+void FootprintChecker::attention_tile() {
+  const Task& t = *task_;
+  if (t.head < 0 || t.head >= spec_.kv_heads) return refuse(cat("kv head ", t.head, " of ", spec_.kv_heads));
+  if (t.splits != p_.attention.splits || t.split < 0 || t.split >= t.splits)
+    return refuse(cat("split ", t.split, " of ", t.splits, "; attention has ", p_.attention.splits));
+  const std::int64_t from = std::int64_t{t.split} * p_.attention.kv_block;
+  const std::int64_t group = std::int64_t{spec_.gqa()} * spec_.head_dim;
+  const std::int64_t head = std::int64_t{p_.max_seq} * spec_.head_dim;
+  take(true, {"the group's q", Space::Activation, Elements::Float, spec_.q_rows(), {t.head * group, group}, 0, from});
+  for (const bool keys : {true, false})
+    cache(true, keys, {keys ? "the K head" : "the V head", Space::Kv, Elements::Float, spec_.kv_heads * head, {t.head * head, head}, 0, from});
+  if (t.splits == 1)
+    take(false, {"the attention slice", Space::Activation, Elements::Float, spec_.q_rows(), {t.head * group, group}, 0, from});
+  else
+    take(false, {"its partial",
+                 Space::Activation,
+                 Elements::Float32,
+                 std::int64_t{t.splits} * spec_.kv_heads * record(),
+                 {(std::int64_t{t.split} * spec_.kv_heads + t.head) * record(), record()},
+                 0,
+                 from});
+}
+
+void FootprintChecker::attention_combine() {
+  if (!rows_within(spec_.kv_heads)) return;
+  const std::int64_t group = std::int64_t{spec_.gqa()} * spec_.head_dim;
+  partials(task_->row_begin, task_->row_end - task_->row_begin);
+  vector(false, "the attention slice", spec_.q_rows(), {task_->row_begin * group, (task_->row_end - task_->row_begin) * group});
+}
+
+void FootprintChecker::silu_mul() {
+  if (!rows_within(spec_.intermediate)) return;
+  const Slice rows{task_->row_begin, task_->row_end - task_->row_begin};
+  const std::int64_t both = std::int64_t{2} * spec_.intermediate;
+  vector(true, "the gate slice", both, rows);
+  vector(true, "the up slice", both, {spec_.intermediate + rows.first, rows.count});
+  vector(false, "the act slice", spec_.intermediate, rows);
+}
+
+void FootprintChecker::add() {
+  if (!rows_within(spec_.hidden)) return;
+  const Slice rows{task_->row_begin, task_->row_end - task_->row_begin};
+  vector(true, "the residual slice", spec_.hidden, rows);
+  vector(true, "the delta slice", spec_.hidden, rows);
+  vector(false, "the new residual slice", spec_.hidden, rows);
+}
+
+void FootprintChecker::argmax_partial() {
+  if (!rows_within(spec_.vocab)) return;
+  take(true, {"the logits slice", Space::Output, Elements::Float, spec_.vocab, {task_->row_begin, task_->row_end - task_->row_begin}});
+  if (problem_ || next_write_ == task_->writes.size()) return refuse("no region for its argmax partial");
+  const std::int64_t total = p_.buffers[static_cast<std::size_t>(task_->writes[next_write_].buffer)].bytes / dtype_bytes(DType::I32);
+  take(false, {"its argmax partial", Space::Activation, Elements::Int32, total, {std::int64_t{task_->partial} * kArgmaxWords, kArgmaxWords}});
+}
+
+void FootprintChecker::argmax() {
+  if (task_->reads.empty()) return refuse("no region for the argmax partials");
+  const std::int64_t words = p_.buffers[static_cast<std::size_t>(task_->reads[0].buffer)].bytes / dtype_bytes(DType::I32);
+  if (words % kArgmaxWords != 0 || task_->row_begin != 0 || task_->row_end != words / kArgmaxWords)
+    return refuse(cat("it merges partials [", task_->row_begin, ",", task_->row_end, "), and there are ", words / kArgmaxWords), &task_->reads[0]);
+  take(true, {"the argmax partials", Space::Activation, Elements::Int32, words, {0, words}});
+  const Space token = p_.step_sync == StepSync::Persistent ? Space::Input : Space::Output;
+  take(false, {"the next token", token, Elements::Int32, 1, {0, 1}});
+}
+
+Verdict check_footprints(const Program& program) {
+  FootprintChecker checker(program);
+  if (Verdict v = checker.check_model()) return v;
+  for (std::size_t id = 0; id < program.tasks.size(); ++id)
+    if (Verdict v = checker.check(static_cast<TaskId>(id))) return v;
+  return {};
+}
+
+}  // namespace amk::validation

@@ -1,0 +1,87 @@
+// Are a task's regions what its opcode touches? The rest of the validator takes regions at their word; virtual machines compute with rows, heads and
+// splits. This pass derives from the model's dimensions what each opcode reads and writes (lower.h has the lists) and compares. Internal to
+// core/program.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/program/validator_access.h"
+#include "core/program/validator_report.h"
+
+namespace amk::validation {
+
+// "footprint". The program passed check_structure.
+Verdict check_footprints(const Program& program);
+
+// Elements [first, first + count) of a buffer.
+struct Slice {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+class FootprintChecker {
+ public:
+  explicit FootprintChecker(const Program& program);
+  Verdict check_model() const;
+  Verdict check(TaskId id);
+
+ private:
+  enum class Elements { Float, Float32, Int32 };
+  // What the buffer of a region must be: its space, element type and size; and which weights.
+  struct Expected {
+    std::string_view what;
+    Space space = Space::Activation;
+    Elements elements = Elements::Float;
+    std::int64_t total = 0;
+    Slice slice;
+    std::int64_t stride = 0;  // elements a position
+    std::int64_t pos_lo = 0;  // touched at positions [pos_lo, max_seq)
+  };
+
+  // validator_footprint.cpp
+  void embed();
+  void rms_norm();
+  void rope();
+  void kv_append();
+  void attention_tile();
+  void attention_combine();
+  void silu_mul();
+  void add();
+  void argmax_partial();
+  void argmax();
+  // validator_footprint_gemv.cpp
+  void gemv();
+  void gemv_inputs(std::int64_t cols);
+  void gemv_outputs();
+  void qkv_outputs();
+  bool has_bias() const;
+  // validator_footprint_regions.cpp
+  void refuse(std::string why, const Region* region = nullptr);
+  bool refused() const { return problem_.has_value(); }
+  bool rows_within(std::int64_t limit);
+  const Region* take(bool reads, const Expected& expected);
+  const Region* take_one(const std::vector<Region>& list, std::size_t& next, const Expected& expected);
+  void match(const Region& region, const Expected& expected);
+  void weight(std::string_view what, WeightBinding binding, std::int64_t total, Slice slice);
+  void vector(bool reads, std::string_view what, std::int64_t total, Slice slice);
+  void head_norms();
+  void rope_table();
+  void partials(std::int32_t first_head, std::int32_t heads);
+  void cache(bool reads, bool keys, const Expected& expected);
+  void cache_rows(bool keys, std::int64_t first, std::int64_t end);  // of all kv heads, at the launch position
+  std::int32_t layer() const { return task_->layer; }
+  std::int64_t record() const;  // elements of one attention partial
+
+  const Program& p_;
+  const ModelSpec& spec_;
+  const Task* task_ = nullptr;
+  TaskId id_ = kNone;
+  std::size_t next_read_ = 0;
+  std::size_t next_write_ = 0;
+  std::optional<Finding> problem_;
+  std::vector<BufferId> key_cache_, value_cache_;  // [layer], as the first task that touches it names it
+};
+
+}  // namespace amk::validation

@@ -1,0 +1,124 @@
+// Regions against opcodes: programs as lowering makes them pass; each claim that is changed is named.
+#include <doctest/doctest.h>
+
+#include <functional>
+
+#include "core/base/json.h"
+#include "core/program/lower.h"
+#include "core/program/validator.h"
+#include "tests/unit/program/specs.h"
+
+using namespace amk;
+
+namespace {
+
+Program lowered(const ScheduleConfig& config = {}) {
+  const ModelSpec spec = test::fixture_shapes()[2];  // llama-gqa
+  auto program = lower(spec, config, {6, 232448, 256, {}}, {});
+  REQUIRE(program);
+  return std::move(*program);
+}
+
+std::string rule_of(const Program& p) {
+  const Validation v = validate(p);
+  return v.valid() ? "valid" : v.rejection->rule;
+}
+
+Task* find(Program& p, Opcode op, Matrix matrix = Matrix::None) {
+  for (Task& t : p.tasks)
+    if (t.op == op && t.matrix == matrix) return &t;
+  return nullptr;
+}
+
+std::string with(const std::function<void(Program&)>& change, const ScheduleConfig& config = {}) {
+  Program p = lowered(config);
+  change(p);
+  return rule_of(p);
+}
+
+ScheduleConfig unfused() {
+  ScheduleConfig c;
+  c.fusion = {false, false, false, false, false, false, false, false, false};
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("lowered programs pass with everything fused and with nothing fused") {
+  CHECK(rule_of(lowered()) == "valid");
+  CHECK(rule_of(lowered(unfused())) == "valid");
+}
+
+TEST_CASE("a program of no known model is refused") {
+  CHECK(with([](Program& p) { p.model = ModelSpec{}; }) == "footprint");
+  CHECK(with([](Program& p) { p.model.max_position = 255; }) == "footprint");
+  CHECK(with([](Program& p) { p.model.head_dim = 1 << 30; }) == "footprint");
+  CHECK(with([](Program& p) { p.attention.splits = 0; }) == "footprint");
+  CHECK(with([](Program& p) { p.attention.splits = 1 << 30; }) == "footprint");
+}
+
+TEST_CASE("reads narrower than the opcode needs, which no interleaving can show") {
+  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::O)->reads[0].end -= 4; }) == "footprint");    // the vector
+  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::Down)->reads.pop_back(); }) == "footprint");  // the residual
+  CHECK(with([](Program& p) { find(p, Opcode::AttentionTile)->reads[1].end -= 128; }) == "footprint");    // the last position
+  CHECK(with([](Program& p) { find(p, Opcode::Argmax)->row_end -= 1; }) == "footprint");
+  CHECK(with([](Program& p) { find(p, Opcode::SiluMul)->reads[1] = find(p, Opcode::SiluMul)->reads[0]; }, unfused()) == "footprint");
+}
+
+TEST_CASE("rows, heads and splits that disagree with the regions") {
+  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::GateUp)->row_end += 8; }) == "footprint");
+  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::LmHead)->row_begin = -8; }) == "footprint");
+  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::LmHead)->row_end = 1 << 30; }) == "footprint");
+  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::LmHead)->partial += 1; }) == "footprint");
+  CHECK(with([](Program& p) { find(p, Opcode::AttentionTile)->head ^= 1; }) == "footprint");
+  CHECK(with([](Program& p) { find(p, Opcode::AttentionTile)->head = -1; }) == "footprint");
+  CHECK(with([](Program& p) { find(p, Opcode::AttentionTile)->split ^= 1; }) == "footprint");
+  CHECK(with([](Program& p) { find(p, Opcode::AttentionTile)->splits = 1 << 20; }) == "footprint");
+  CHECK(with([](Program& p) { find(p, Opcode::Rope)->row_begin += 1; }, unfused()) == "footprint");
+  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::Down)->layer = 1; }) == "footprint");
+  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::Down)->fused |= kFusedNorm; }) == "footprint");
+}
+
+TEST_CASE("a split that sleeps where it has keys, or wakes where it has none") {
+  const auto tile_of_split_1 = [](Program& p) {
+    for (Task& t : p.tasks)
+      if (t.op == Opcode::AttentionTile && t.split == 1) return &t;
+    return static_cast<Task*>(nullptr);
+  };
+  for (const int to : {63, 65}) {
+    CAPTURE(to);
+    CHECK(with([&](Program& p) {
+            Task* t = tile_of_split_1(p);
+            REQUIRE(t != nullptr);
+            REQUIRE(t->pos_lo == 64);
+            t->pos_lo = to;
+            for (auto* list : {&t->reads, &t->writes})
+              for (Region& r : *list) r.pos_lo = to;
+          }) == "footprint");
+  }
+  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::O)->pos_lo = 1; }) == "footprint");
+}
+
+TEST_CASE("weights of another layer, and caches in each other's place") {
+  CHECK(with([](Program& p) {
+          Task* t = find(p, Opcode::Gemv, Matrix::Down);
+          for (std::size_t b = 0; b < p.buffers.size(); ++b)
+            if (p.buffers[b].name == "L1.down.w")
+              for (Region& r : t->reads)
+                if (p.buffers[static_cast<std::size_t>(r.buffer)].name == "L0.down.w") r.buffer = static_cast<BufferId>(b);
+        }) == "footprint");
+  CHECK(with([](Program& p) {
+          Task* t = find(p, Opcode::AttentionTile);
+          std::swap(t->reads[1].buffer, t->reads[2].buffer);
+        }) == "footprint");
+}
+
+TEST_CASE("the witness names the task, the buffer and the bytes") {
+  Program p = lowered();
+  find(p, Opcode::Gemv, Matrix::O)->reads[0].end -= 4;
+  const Validation v = validate(p);
+  REQUIRE(!v.valid());
+  CHECK(v.rejection->witness.at("buffer") == "L0.attn");
+  CHECK(v.rejection->witness.at("bytes") == Json::array({0, 508}));
+  CHECK(v.rejection->witness.at("task").get<std::string>().find("L0.o_proj") == 0);
+}
