@@ -1,6 +1,7 @@
 #include "kernels/registry.h"
 
 #include "core/base/json.h"
+#include "kernels/det_gemm/family.h"
 #include "kernels/megakernel/family.h"
 
 namespace amk {
@@ -8,6 +9,7 @@ namespace {
 
 std::vector<std::unique_ptr<KernelFamily>> make_families() {
   std::vector<std::unique_ptr<KernelFamily>> families;
+  families.push_back(make_det_gemm_family());
   families.push_back(make_megakernel_family());  // accepts whatever names a model: it is asked last
   return families;
 }

@@ -133,9 +133,9 @@ Status set_field(Config& config, std::string_view name, const Json& value) {
 
 }  // namespace
 
-Result<Config> parse_config(const Json& json) {
+Result<Config> parse_config(const Json& json, const Config& defaults) {
   if (!json.is_object()) return bad_field("config", json, "an object of knobs");
-  Config config;
+  Config config = defaults;
   for (const auto& [key, value] : json.items()) {
     if (value.is_object()) {
       for (const auto& [inner, inner_value] : value.items()) AMK_CHECK(set_field(config, key + "." + inner, inner_value));

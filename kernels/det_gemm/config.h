@@ -34,8 +34,8 @@ struct Config {
   bool operator==(const Config&) const = default;
 };
 
-// Missing keys take their defaults; unknown keys, wrong types and values that are not choices are InvalidArgument by name.
-Result<Config> parse_config(const Json& json);
+// Missing keys take the value of `defaults`; unknown keys, wrong types and values that are not choices are InvalidArgument by name.
+Result<Config> parse_config(const Json& json, const Config& defaults = {});
 Json to_json(const Config& config);  // canonical: every key present
 
 // Knobs and choices, without shape-dependent constraints (plan.h adds those). `defaults` becomes the default point where its values

@@ -28,7 +28,8 @@ struct NumericClass {
 };
 
 // The class that a GPU's mma.sync m16n8k16 and (where present) wgmma implement. Architectures whose arithmetic was never compared bit
-// for bit are Unsupported here: they are gated by the error bound alone.
+// for bit are not `verified`: there a candidate is gated by the error bound, and by equality of bits with the plain kernel on the same
+// device, never with this model. Unsupported below sm_80.
 Result<NumericClass> numeric_class_of(int sm_major, int sm_minor);
 
 // The same arithmetic with the contraction cut into chunks; `chunk` is a positive multiple of k_step.

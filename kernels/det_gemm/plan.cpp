@@ -8,6 +8,8 @@
 namespace amk::det_gemm {
 namespace {
 
+constexpr std::int64_t kMaxTiles = std::int64_t{1} << 26;  // host checks look at every tile once
+
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 class Defines {
@@ -162,37 +164,45 @@ Result<Plan> make_plan(const Canonical& shape, const Storage& storage, const Con
     plan_mma(plan, target, define);
   else
     plan_plain(plan, target, define);
-  if (plan.tiles_m * plan.tiles_n > 0x7FFFFFFF) {
-    return fail(ErrorKind::Rejected, "tile_count: the output has more than 2^31 - 1 tiles; larger tiles are needed",
+  if (plan.tiles_m * plan.tiles_n * plan.cluster > kMaxTiles) {
+    return fail(ErrorKind::Rejected, "tile_count: the output has more than 2^26 tiles; larger tiles are needed",
                 {{"rule", "tile_count"}, {"tiles_m", plan.tiles_m}, {"tiles_n", plan.tiles_n}});
   }
   return plan;
 }
 
-std::vector<std::vector<Block>> replay(const Plan& plan, std::int64_t blocks) {
-  std::vector<std::vector<Block>> out(static_cast<std::size_t>(std::max<std::int64_t>(blocks, 0)));
+Block tile_of(const Plan& plan, std::int64_t index, int rank) {
   const Config& c = plan.config;
   const bool plain = c.path == Path::Plain;
   const int tile_m = plain ? 16 : c.tile_m, tile_n = plain ? 8 : c.tile_n;
-  const std::int64_t per_step = plain ? 8 : 1;  // tiles that one block of the plain kernel computes at once, one a warp
+  RasterTile tile;
+  if (plain) {
+    tile = {static_cast<unsigned>(index / plan.tiles_n), static_cast<unsigned>(index % plan.tiles_n)};
+  } else {
+    tile = raster_tile(static_cast<unsigned>(index), static_cast<unsigned>(plan.tiles_m), static_cast<unsigned>(plan.tiles_n),
+                       static_cast<unsigned>(c.group), c.raster == RasterAlong::N);
+  }
+  Block block{(static_cast<std::int64_t>(tile.m) * c.cluster_m + rank % c.cluster_m) * tile_m,
+              (static_cast<std::int64_t>(tile.n) * c.cluster_n + rank / c.cluster_m) * tile_n, tile_m, tile_n};
+  block.rows = std::min<std::int64_t>(block.rows, plan.roles.m - block.row);
+  block.cols = std::min<std::int64_t>(block.cols, plan.roles.n - block.col);
+  if (c.swap) {
+    std::swap(block.row, block.col);
+    std::swap(block.rows, block.cols);
+  }
+  return block;
+}
+
+std::vector<std::vector<Block>> replay(const Plan& plan, std::int64_t blocks) {
+  std::vector<std::vector<Block>> out(static_cast<std::size_t>(std::max<std::int64_t>(blocks, 0)));
+  const std::int64_t per_step = plan.config.path == Path::Plain ? 8 : 1;  // tiles that one block of the plain kernel computes at once
   const std::int64_t groups = blocks / plan.cluster, total = plan.tiles_m * plan.tiles_n;
   for (std::int64_t g = 0; g < groups; ++g) {
     for (std::int64_t first = g * per_step; first < total; first += groups * per_step) {
       for (std::int64_t index = first; index < std::min(first + per_step, total); ++index) {
-        const RasterTile tile = plain ? RasterTile{static_cast<unsigned>(index / plan.tiles_n), static_cast<unsigned>(index % plan.tiles_n)}
-                                      : raster_tile(static_cast<unsigned>(index), static_cast<unsigned>(plan.tiles_m),
-                                                    static_cast<unsigned>(plan.tiles_n), static_cast<unsigned>(c.group), c.raster == RasterAlong::N);
         for (int rank = 0; rank < plan.cluster; ++rank) {
-          Block block{(static_cast<std::int64_t>(tile.m) * c.cluster_m + rank % c.cluster_m) * tile_m,
-                      (static_cast<std::int64_t>(tile.n) * c.cluster_n + rank / c.cluster_m) * tile_n, tile_m, tile_n};
-          block.rows = std::min<std::int64_t>(block.rows, plan.roles.m - block.row);
-          block.cols = std::min<std::int64_t>(block.cols, plan.roles.n - block.col);
-          if (block.rows <= 0 || block.cols <= 0) continue;
-          if (c.swap) {
-            std::swap(block.row, block.col);
-            std::swap(block.rows, block.cols);
-          }
-          out[static_cast<std::size_t>(g * plan.cluster + rank)].push_back(block);
+          const Block block = tile_of(plan, index, rank);
+          if (block.rows > 0 && block.cols > 0) out[static_cast<std::size_t>(g * plan.cluster + rank)].push_back(block);
         }
       }
     }

@@ -54,6 +54,10 @@ struct Plan {
 // Rejected names the rule, the reason and the numbers. `numeric` must be the device's class, chunked where shape.chunk > 0.
 Result<Plan> make_plan(const Canonical& shape, const Storage& storage, const Config& config, const GpuTarget& target);
 
+// The rectangle that block `rank` of a cluster computes for entry `index` of the walk (0 ≤ index < tiles_m · tiles_n), clipped to the
+// output, in the caller's order of rows and columns. Not positive in size when it lies outside.
+Block tile_of(const Plan& plan, std::int64_t index, int rank);
+
 // The output rectangles in the order in which a grid of `blocks` blocks computes them, clipped to the output and in the caller's order
 // of rows and columns; rectangles that lie outside are left out. Entry i of the result is what block i computes.
 std::vector<std::vector<Block>> replay(const Plan& plan, std::int64_t blocks);

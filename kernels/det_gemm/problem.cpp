@@ -1,5 +1,7 @@
 #include "kernels/det_gemm/problem.h"
 
+#include <limits>
+
 namespace amk::det_gemm {
 
 std::string_view to_string(Op op) { return op == Op::Fwd ? "fwd" : op == Op::Da ? "da" : "db"; }
@@ -25,6 +27,12 @@ std::int64_t dense_stride_y(const Canonical& c) { return c.y_k_contiguous ? c.k 
 
 double flops(const Canonical& c) { return 2.0 * static_cast<double>(c.m) * static_cast<double>(c.n) * static_cast<double>(c.k); }
 
-std::int64_t compulsory_bytes(const Canonical& c) { return 2 * (c.m * c.k + c.n * c.k) + (c.out == OutType::Bf16 ? 2 : 4) * c.m * c.n; }
+std::int64_t compulsory_bytes(const Canonical& c) {
+  // Extents are below 2^31, so the exact value may exceed 64 bits only where no machine could hold it.
+  const double elements = 2.0 * (static_cast<double>(c.m) + static_cast<double>(c.n)) * static_cast<double>(c.k) +
+                          (c.out == OutType::Bf16 ? 2.0 : 4.0) * static_cast<double>(c.m) * static_cast<double>(c.n);
+  if (elements > 9e18) return std::numeric_limits<std::int64_t>::max();
+  return 2 * (c.m * c.k + c.n * c.k) + (c.out == OutType::Bf16 ? 2 : 4) * c.m * c.n;
+}
 
 }  // namespace amk::det_gemm

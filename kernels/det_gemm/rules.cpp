@@ -58,6 +58,8 @@ const std::vector<Rule> kRules = {
      [](const RuleInput& in) {
        return std::max({in.shape.m, in.shape.n, in.shape.k}) <= 0x7FFFFFFF;
      }},
+    {"memory", "operands and output fit the device's memory",
+     [](const RuleInput& in) { return in.target.memory_bytes == 0 || compulsory_bytes(in.shape) <= in.target.memory_bytes; }},
     {"empty_contraction", "K = 0 leaves nothing to copy: path mma or plain writes the zeros",
      [](const RuleInput& in) { return !wgmma(in) || in.shape.k > 0; }},
     {"tma_alignment", "TMA wants bases on 16 bytes and strides of 16 bytes: other operands need path mma",

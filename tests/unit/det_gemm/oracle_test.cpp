@@ -54,7 +54,9 @@ TEST_CASE("unverified and chunked classes agree with the scalar definition too")
       for (std::int64_t j = 0; j < 18; ++j) REQUIRE(out[static_cast<std::size_t>(i * 18 + j)] == oracle_element(c.inputs, numeric, i, j));
   }
   CHECK(chunked(kHopper, 24).error().message == "chunk is 24; accepted: a positive multiple of 16");
-  CHECK(numeric_class_of(10, 0).error().kind == ErrorKind::Unsupported);
+  CHECK(numeric_class_of(7, 5).error().kind == ErrorKind::Unsupported);
+  CHECK_FALSE(numeric_class_of(10, 0)->verified);
+  CHECK(numeric_class_of(10, 0)->id == "sm100-k16");
 }
 
 TEST_CASE("a block equals the same part of the whole; threads do not matter") {
