@@ -64,7 +64,8 @@ std::string label(const Config& c) {
                      std::to_string(c.tile_m) + "x" + std::to_string(c.tile_n) + "x" + std::to_string(c.tile_k) + " s" + std::to_string(c.stages);
   if (c.path == Path::Wgmma) text += " w" + std::to_string(c.consumers) + " c" + std::to_string(c.cluster_m) + "x" + std::to_string(c.cluster_n);
   text += std::string(" ") + (c.raster == RasterAlong::M ? "m" : "n") + std::to_string(c.group);
-  if (c.path == Path::Wgmma) text += c.epilogue == Epilogue::Tma ? " tma" + std::to_string(c.store_buffers) : " dir";
+  if (c.path == Path::Wgmma)
+    text += c.epilogue == Epilogue::Tma ? " tma" + std::to_string(c.store_buffers) : c.epilogue == Epilogue::Staged ? " stg" : " dir";
   if (c.l2_x != L2Hint::Normal || c.l2_y != L2Hint::Normal)
     text += " l2" + std::to_string(static_cast<int>(c.l2_x)) + std::to_string(static_cast<int>(c.l2_y));
   if (c.overlap) text += " ov";

@@ -46,7 +46,7 @@ constexpr std::array kIntKnobs = {
 
 constexpr std::array<std::string_view, 3> kPath = {"wgmma", "mma", "plain"};
 constexpr std::array<std::string_view, 2> kAlong = {"m", "n"};
-constexpr std::array<std::string_view, 2> kEpilogue = {"tma", "direct"};
+constexpr std::array<std::string_view, 3> kEpilogue = {"tma", "staged", "direct"};
 constexpr std::array<std::string_view, 3> kHint = {"normal", "evict_first", "evict_last"};
 
 constexpr std::array kNameKnobs = {
@@ -56,7 +56,7 @@ constexpr std::array kNameKnobs = {
              [](Config& c, std::size_t i) { c.raster = static_cast<RasterAlong>(i); }, "dimension that the bands of the walk divide"},
     NameKnob{"epilogue", kEpilogue, [](const Config& c) { return static_cast<std::size_t>(c.epilogue); },
              [](Config& c, std::size_t i) { c.epilogue = static_cast<Epilogue>(i); },
-             "outputs through shared memory and TMA, or straight from registers"},
+             "outputs through shared memory and TMA, through shared memory 16 bytes a lane, or straight from registers"},
     NameKnob{"l2.x", kHint, [](const Config& c) { return static_cast<std::size_t>(c.l2_x); },
              [](Config& c, std::size_t i) { c.l2_x = static_cast<L2Hint>(i); }, "how the left operand's lines leave L2"},
     NameKnob{"l2.y", kHint, [](const Config& c) { return static_cast<std::size_t>(c.l2_y); },

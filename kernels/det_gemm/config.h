@@ -14,8 +14,12 @@ enum class Path {
   Mma,    // mma.sync with a cp.async ring: sm_80 and newer, any alignment
   Plain,  // one warp per 16×8 outputs, the in-class reference
 };
-enum class RasterAlong { M, N };      // along which dimension tiles are grouped into bands
-enum class Epilogue { Tma, Direct };  // outputs through shared memory and TMA, or straight from registers
+enum class RasterAlong { M, N };  // along which dimension tiles are grouped into bands
+enum class Epilogue {
+  Tma,     // bf16 through shared memory, stored by TMA in 16×64 boxes
+  Staged,  // through shared memory, 16 bytes a lane
+  Direct,  // straight from registers: any n, any stride
+};
 enum class L2Hint { Normal, EvictFirst, EvictLast };
 
 struct Config {

@@ -67,7 +67,7 @@ Result<CompileRequest> compile_request(const Plan& plan, const std::filesystem::
   request.name = "det_gemm/" + plan.source;
   AMK_TRY(source, read_text(folder / plan.source));
   request.source = std::move(source);
-  for (const char* header : {"types.cuh", "async.cuh", "wgmma.cuh", "raster.cuh"}) {
+  for (const char* header : {"types.cuh", "async.cuh", "epilogue.cuh", "wgmma.cuh", "raster.cuh"}) {
     AMK_TRY(text, read_text(folder / header));
     request.headers.emplace_back(header, std::move(text));
   }

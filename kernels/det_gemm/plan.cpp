@@ -55,8 +55,7 @@ void plan_wgmma(Plan& plan, Defines& define) {
   const int load_y = lines_to_copy(r.n, r.y_k_contiguous, y_lines, c.cluster_m);
   plan.map_x = operand_map(r.m, r.k, r.x_k_contiguous, stride_x, load_x, c.tile_k, c.cluster_n);
   plan.map_y = operand_map(r.n, r.k, r.y_k_contiguous, stride_y, load_y, c.tile_k, c.cluster_m);
-  const bool tma_store = c.epilogue == Epilogue::Tma;
-  if (tma_store) plan.map_out = MapSpec{plan.shape.n, plan.shape.m, plan.storage.stride_out * 2, 64, 16};
+  if (c.epilogue == Epilogue::Tma) plan.map_out = MapSpec{plan.shape.n, plan.shape.m, plan.storage.stride_out * 2, 64, 16};
   const L2Hint hint_x = c.swap ? c.l2_y : c.l2_x, hint_y = c.swap ? c.l2_x : c.l2_y;
   define("TILE_M", c.tile_m);
   define("TILE_N", c.tile_n);
@@ -69,7 +68,7 @@ void plan_wgmma(Plan& plan, Defines& define) {
   define("Y_KMAJOR", r.y_k_contiguous);
   define("OUT_FP32", r.out == OutType::Fp32);
   define("TRANSPOSED", c.swap);
-  define("TMA_STORE", tma_store);
+  define("EPILOGUE", static_cast<int>(c.epilogue));
   define("STORE_BUFFERS", c.store_buffers);
   define("HINT_X", static_cast<int>(hint_x));
   define("HINT_Y", static_cast<int>(hint_y));

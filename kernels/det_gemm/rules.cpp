@@ -15,7 +15,7 @@ bool mma(const RuleInput& in) { return in.config.path == Path::Mma; }
 Config neutral(const Config& c) {
   Config n = c;
   if (c.path == Path::Wgmma) {
-    if (c.epilogue == Epilogue::Direct) n.store_buffers = 2;
+    if (c.epilogue != Epilogue::Tma) n.store_buffers = 2;
     return n;
   }
   const Config plain{.path = c.path,
@@ -43,6 +43,12 @@ Config neutral(const Config& c) {
   n.l2_x = n.l2_y = L2Hint::Normal;
   n.overlap = false;
   return n;
+}
+
+// 16-byte stores reach every element.
+bool wide_output(const RuleInput& in) {
+  const int element = in.shape.out == OutType::Bf16 ? 2 : 4;
+  return in.storage.stride_out * element % 16 == 0 && in.storage.align_out % 16 == 0 && in.shape.n % 8 == 0;
 }
 
 bool slice_ok(int lines, bool k_major, int tile_k, int slices) { return (k_major ? lines : tile_k) % (8 * slices) == 0; }
@@ -103,6 +109,11 @@ const std::vector<Rule> kRules = {
        return in.shape.out == OutType::Bf16 && !in.config.swap && in.config.tile_n % 64 == 0 && in.storage.stride_out % 8 == 0 &&
               in.storage.align_out % 16 == 0;
      }},
+    {"staged_epilogue",
+     "the staged epilogue stores 16 bytes at once: output base and stride multiples of 16 bytes, n a multiple of 8; with swap bf16 only",
+     [](const RuleInput& in) {
+       return !wgmma(in) || in.config.epilogue != Epilogue::Staged || (wide_output(in) && !(in.config.swap && in.shape.out == OutType::Fp32));
+     }},
     {"chunk_blocks", "a chunk of the chunked class is whole stages: chunk is a multiple of tile.k",
      [](const RuleInput& in) { return in.config.path == Path::Plain || in.shape.chunk % in.config.tile_k == 0; }},
 };
@@ -125,6 +136,7 @@ bool choice_can_serve(const RuleInput& in, std::string_view knob, const Json& ch
   if (knob == "tile.m") return number % 64 == 0;
   if (knob == "tile.k") return number % 64 == 0 && (in.shape.chunk == 0 || in.shape.chunk % number == 0);
   if (knob == "epilogue") {
+    if (choice == "staged") return wide_output(in);
     return choice != "tma" || (in.shape.out == OutType::Bf16 && in.storage.stride_out % 8 == 0 && in.storage.align_out % 16 == 0);
   }
   return true;
@@ -156,7 +168,12 @@ std::int64_t shared_bytes(const Config& c, const Canonical& roles) {
   }
   const std::int64_t y_lines = roles.y_k_contiguous ? c.tile_n : ceil_div(c.tile_n, 64) * 64;
   const std::int64_t stage = (c.tile_m + y_lines) * c.tile_k * 2;
-  const std::int64_t staging = c.epilogue == Epilogue::Tma ? static_cast<std::int64_t>(c.consumers) * 4 * c.store_buffers * 16 * 64 * 2 : 0;
+  // epilogue.cuh: boxes of 16×64 bf16; or 16 rows of 144 bytes, or 8 of 48 when swapped.
+  const std::int64_t per_warp = c.epilogue == Epilogue::Tma      ? c.store_buffers * 16 * 64 * 2
+                                : c.epilogue == Epilogue::Direct ? 0
+                                : c.swap                         ? 8 * 48
+                                                                 : 16 * 144;
+  const std::int64_t staging = c.consumers * 4 * per_warp;
   return c.stages * stage + staging + c.stages * 16 + kAlignmentSlack;
 }
 

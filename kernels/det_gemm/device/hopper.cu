@@ -7,7 +7,7 @@
 //   DG_CLUSTER_M, DG_CLUSTER_N        blocks that share column tiles (M) and row tiles (N) by multicast
 //   DG_X_KMAJOR, DG_Y_KMAJOR          1: neighbours in k are neighbours in memory
 //   DG_OUT_FP32, DG_TRANSPOSED        fp32 output; output written as out[n][m] (operands swapped by the host)
-//   DG_TMA_STORE, DG_STORE_BUFFERS    bf16 epilogue through shared memory, 16×64 buffers per warp (DG_TILE_N a multiple of 64)
+//   DG_EPILOGUE, DG_STORE_BUFFERS     how outputs leave: epilogue.cuh
 //   DG_HINT_X, DG_HINT_Y              L2 hints of async.cuh
 //   DG_X_LOAD, DG_Y_LOAD              lines of a tile that are copied: fewer than the tile where the whole operand has fewer. The others hold
 //                                     garbage, which reaches only outputs that are not stored: rows and columns never mix
@@ -15,6 +15,7 @@
 //   DG_CHUNK_BLOCKS                   k blocks per chunk of the chunked class; 0 = one chain
 //   DG_WGMMA_N = DG_TILE_N and DG_WGMMA_REGS… for wgmma.cuh; DG_REGISTERS_PRODUCER, DG_REGISTERS_CONSUMER
 #include "async.cuh"
+#include "epilogue.cuh"
 #include "raster.cuh"
 #include "wgmma.cuh"
 
@@ -38,15 +39,12 @@ constexpr int kYLines = DG_Y_KMAJOR ? DG_TILE_N : (DG_TILE_N + 63) / 64 * 64;
 constexpr u32 kXBytes = DG_TILE_M * DG_TILE_K * 2, kYBytes = kYLines * DG_TILE_K * 2;
 constexpr u32 kStageBytes = kXBytes + kYBytes;
 constexpr u32 kCopiedBytes = (DG_X_LOAD + DG_Y_LOAD) * DG_TILE_K * 2;
-constexpr u32 kStoreBufferBytes = 16 * 64 * 2;
-constexpr u32 kStoreBytes = DG_TMA_STORE ? DG_CONSUMERS * 4 * DG_STORE_BUFFERS * kStoreBufferBytes : 0;
-constexpr u32 kBarrierOffset = DG_STAGES * kStageBytes + kStoreBytes;
+constexpr u32 kBarrierOffset = DG_STAGES * kStageBytes + DG_CONSUMERS * 4 * kStagingBytes;
 
 static_assert(DG_TILE_M % (64 * DG_CONSUMERS) == 0 && DG_TILE_N % 8 == 0 && DG_TILE_K % 64 == 0, "tile");
 static_assert(kStageBytes % 1024 == 0 && kXBytes % 1024 == 0, "swizzled tiles start on 1024 bytes");
 static_assert(DG_X_LOAD == DG_TILE_M || (DG_X_KMAJOR && DG_X_LOAD < DG_TILE_M), "lines are left out of K-major tiles only");
 static_assert(DG_Y_LOAD == kYLines || (DG_Y_KMAJOR && DG_Y_LOAD < kYLines), "lines are left out of K-major tiles only");
-static_assert(!DG_TMA_STORE || (DG_TILE_N % 64 == 0 && !DG_OUT_FP32 && !DG_TRANSPOSED), "epilogue");
 
 // One operand's tile of one stage: address arithmetic of both layouts.
 template <bool kKMajor, int kLines, int kLoad>
@@ -146,91 +144,15 @@ __device__ __forceinline__ void release(const Place& place, u32 smem, u32 slot, 
   }
 }
 
-#if DG_TMA_STORE
-// bf16 through shared memory: each warp stages 16 rows × 64 columns at a time, swizzled, and stores them as one box.
 __device__ __forceinline__ void store_tile(const HopperParams& p, float (&d)[kFragments][kRegs], const BlockTile& tile, u32 smem, int consumer,
-                                           int warp, int lane) {
-  const u32 buffers = smem + DG_STAGES * kStageBytes + static_cast<u32>((consumer * 4 + warp) * DG_STORE_BUFFERS) * kStoreBufferBytes;
-  const int matrix = lane / 8, row = lane % 8 + (matrix & 1) * 8;  // stmatrix.x4: rows 0–7, 8–15 of one 8-column block, then of the next
-  int buffer = 0;
+                                           int warp, int lane, int& buffer) {
+  const u32 staging = smem + DG_STAGES * kStageBytes + static_cast<u32>(consumer * 4 + warp) * kStagingBytes;
+  const OutputView out{&p.out, p.out_pointer, p.out_stride, p.m, p.n, p.wide_stores != 0};
 #pragma unroll
   for (int f = 0; f < kFragments; ++f) {
-    const int first_row = tile.m + (consumer * kFragments + f) * 64 + warp * 16;
-#pragma unroll
-    for (int part = 0; part < DG_TILE_N / 64; ++part) {
-      if (lane == 0) store_wait_read<DG_STORE_BUFFERS - 1>();
-      __syncwarp();
-      const u32 at = buffers + static_cast<u32>(buffer) * kStoreBufferBytes;
-#pragma unroll
-      for (int j = 0; j < 8; j += 2) {
-        const int r = (part * 8 + j) * 4;
-        const int chunk = (j + matrix / 2) ^ (row & 7);
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at + row * 128 + chunk * 16),
-                     "r"(pack_bf16(d[f][r], d[f][r + 1])), "r"(pack_bf16(d[f][r + 2], d[f][r + 3])), "r"(pack_bf16(d[f][r + 4], d[f][r + 5])),
-                     "r"(pack_bf16(d[f][r + 6], d[f][r + 7]))
-                     : "memory");
-      }
-      fence_async_proxy();
-      __syncwarp();
-      if (lane == 0) {
-        if (static_cast<u32>(first_row) < p.m && static_cast<u32>(tile.n + part * 64) < p.n) store_box(&p.out, at, tile.n + part * 64, first_row);
-        store_commit();
-      }
-      if (++buffer == DG_STORE_BUFFERS) buffer = 0;
-    }
+    store_fragment(out, d[f], tile.m + (consumer * kFragments + f) * 64 + warp * 16, tile.n, staging, lane, buffer);
   }
 }
-#else
-// Straight from registers, clipped to the output.
-__device__ __forceinline__ void store_pair(const HopperParams& p, u32 row, u32 col, float first, float second) {
-#if DG_TRANSPOSED
-  if (row >= p.m) return;
-#if DG_OUT_FP32
-  float* out = static_cast<float*>(p.out_pointer) + row;
-  if (col < p.n) out[static_cast<i64>(col) * p.out_stride] = first;
-  if (col + 1 < p.n) out[static_cast<i64>(col + 1) * p.out_stride] = second;
-#else
-  u16* out = static_cast<u16*>(p.out_pointer) + row;
-  if (col < p.n) out[static_cast<i64>(col) * p.out_stride] = round_bf16(first);
-  if (col + 1 < p.n) out[static_cast<i64>(col + 1) * p.out_stride] = round_bf16(second);
-#endif
-#else
-  if (row >= p.m || col >= p.n) return;
-  const i64 at = static_cast<i64>(row) * p.out_stride + col;
-#if DG_OUT_FP32
-  float* out = static_cast<float*>(p.out_pointer) + at;
-  if (p.wide_stores && col + 1 < p.n) {
-    *reinterpret_cast<float2*>(out) = make_float2(first, second);
-  } else {
-    out[0] = first;
-    if (col + 1 < p.n) out[1] = second;
-  }
-#else
-  u16* out = static_cast<u16*>(p.out_pointer) + at;
-  if (p.wide_stores && col + 1 < p.n) {
-    *reinterpret_cast<u32*>(out) = pack_bf16(first, second);
-  } else {
-    out[0] = round_bf16(first);
-    if (col + 1 < p.n) out[1] = round_bf16(second);
-  }
-#endif
-#endif
-}
-
-__device__ __forceinline__ void store_tile(const HopperParams& p, float (&d)[kFragments][kRegs], const BlockTile& tile, u32, int consumer, int warp,
-                                           int lane) {
-#pragma unroll
-  for (int f = 0; f < kFragments; ++f) {
-    const u32 row = static_cast<u32>(tile.m + (consumer * kFragments + f) * 64 + warp * 16 + lane / 4);
-#pragma unroll
-    for (int j = 0; j < kRegs / 4; ++j) {
-      const u32 col = static_cast<u32>(tile.n + j * 8 + lane % 4 * 2);
-      store_pair(p, row, col, d[f][j * 4], d[f][j * 4 + 1]);
-      store_pair(p, row + 8, col, d[f][j * 4 + 2], d[f][j * 4 + 3]);
-    }
-  }
-}
-#endif
 
 #if DG_CHUNK_BLOCKS
 __device__ __forceinline__ void load_total(const HopperParams& p, float (&total)[kFragments][kRegs], const BlockTile& tile, int consumer, int warp,
@@ -251,6 +173,7 @@ __device__ __forceinline__ void load_total(const HopperParams& p, float (&total)
 __device__ __forceinline__ void consume(const HopperParams& p, const Place& place, u32 smem, int consumer) {
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   Ring ring;
+  int buffer = 0;  // of the TMA epilogue: goes round across tiles, so that the oldest box is the one waited for
   for (u32 index = place.cluster; index < p.tiles_m * p.tiles_n; index += place.clusters) {
     const BlockTile tile = block_tile(p, place, index);
     float d[kFragments][kRegs];
@@ -298,16 +221,16 @@ __device__ __forceinline__ void consume(const HopperParams& p, const Place& plac
     wgmma_wait<0>();
     release(place, smem, previous, warp, lane);
 #if DG_CHUNK_BLOCKS
-    store_tile(p, total, tile, smem, consumer, warp, lane);
+    store_tile(p, total, tile, smem, consumer, warp, lane, buffer);
 #else
 #pragma unroll
     for (int f = 0; f < kFragments; ++f) wgmma_pin(d[f]);
-    store_tile(p, d, tile, smem, consumer, warp, lane);
+    store_tile(p, d, tile, smem, consumer, warp, lane, buffer);
 #endif
   }
-#if DG_TMA_STORE
-  if (lane == 0) store_wait_all();
-#endif
+  if constexpr (DG_EPILOGUE == 0) {
+    if (lane == 0) store_wait_all();
+  }
 }
 
 extern "C" __global__ void __launch_bounds__((DG_CONSUMERS + 1) * 128, 1) det_gemm_hopper(const __grid_constant__ HopperParams p) {
@@ -321,7 +244,7 @@ extern "C" __global__ void __launch_bounds__((DG_CONSUMERS + 1) * 128, 1) det_ge
   if (threadIdx.x == 0) {
     prefetch_map(&p.x);
     prefetch_map(&p.y);
-    if constexpr (DG_TMA_STORE) prefetch_map(&p.out);
+    if constexpr (DG_EPILOGUE == 0) prefetch_map(&p.out);
     for (u32 slot = 0; slot < DG_STAGES; ++slot) {
       barrier_init(full_barrier(smem, slot), 1);
       barrier_init(empty_barrier(smem, slot), DG_CONSUMERS * (DG_CLUSTER_M + DG_CLUSTER_N - 1));

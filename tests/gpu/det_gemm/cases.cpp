@@ -82,6 +82,11 @@ const std::vector<Config>& all_configs() {
     list.push_back(wgmma(256, 128, 64, 3, 2, 1, 2, Epilogue::Tma));
     list.push_back(wgmma(64, 256, 64, 4, 1, 2, 2, Epilogue::Tma));
     list.push_back(wgmma(192, 128, 64, 3, 3, 1, 1, Epilogue::Tma));
+    list.push_back(wgmma(128, 192, 64, 4, 2, 1, 1, Epilogue::Tma));
+    list.push_back(wgmma(128, 112, 64, 4, 2, 1, 1, Epilogue::Staged));
+    list.push_back(wgmma(64, 24, 64, 4, 1, 1, 1, Epilogue::Staged));
+    list.push_back(wgmma(128, 256, 64, 4, 2, 2, 1, Epilogue::Staged));
+    list.push_back(wgmma(128, 24, 64, 4, 2, 1, 1, Epilogue::Staged, true));
     list.push_back(wgmma(64, 112, 64, 4, 1, 1, 1, Epilogue::Direct));
     list.push_back(wgmma(128, 104, 64, 4, 2, 4, 1, Epilogue::Direct));
     list.push_back(wgmma(128, 64, 64, 4, 2, 2, 1, Epilogue::Direct, true));
