@@ -8,8 +8,8 @@ case $group in
   # probe (a file that the package installs) : package
   build) wanted="/usr/bin/cmake:cmake /usr/bin/ninja:ninja-build /usr/bin/g++:g++ /usr/bin/flock:util-linux
     /usr/include/nlohmann/json.hpp:nlohmann-json3-dev /usr/include/spdlog/spdlog.h:libspdlog-dev /usr/include/sqlite3.h:libsqlite3-dev
-    /usr/include/doctest/doctest.h:doctest-dev /usr/include/httplib.h:libcpp-httplib-dev /usr/include/CLI/CLI.hpp:libcli11-dev
-    /usr/include/tl/expected.hpp:libexpected-dev /usr/include/xxhash.h:libxxhash-dev" ;;
+    /usr/include/doctest/doctest.h:doctest-dev /usr/include/CLI/CLI.hpp:libcli11-dev
+    /usr/include/boost/beast.hpp:libboost-dev /usr/include/tl/expected.hpp:libexpected-dev /usr/include/xxhash.h:libxxhash-dev" ;;
   lint) wanted="/usr/bin/clang-format:clang-format /usr/bin/clang-tidy:clang-tidy" ;;
   fuzz) wanted="/usr/bin/clang++:clang" ;;
   clients) wanted="/usr/bin/node:nodejs /usr/bin/npm:npm" ;;

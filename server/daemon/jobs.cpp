@@ -9,7 +9,7 @@
 #include <mutex>
 #include <thread>
 
-#include "server/daemon/random_id.h"
+#include "server/protocol/random_id.h"
 
 namespace amk {
 namespace {

@@ -124,7 +124,8 @@ Result<Json> Call::ask_client(const std::string& key, const std::string& method,
     if (!open()) return amk::fail(ErrorKind::Cancelled, "the request was cancelled");
     return peer_.request(*outlet_, method, params, stop_token());
   }
-  if (const auto answer = info_.input_responses.find(key); answer != info_.input_responses.end()) return *answer;
+  // An answer that is no object is none: it is asked for again.
+  if (const auto answer = info_.input_responses.find(key); answer != info_.input_responses.end() && answer->is_object()) return *answer;
   std::lock_guard lock(mutex_);
   questions_[key] = {{"method", method}, {"params", params}};
   return amk::fail(ErrorKind::Unavailable, "the client has to answer " + method + " (" + key + ") first");
@@ -133,6 +134,16 @@ Result<Json> Call::ask_client(const std::string& key, const std::string& method,
 void Call::set_request_state(std::string state) {
   std::lock_guard lock(mutex_);
   outgoing_state_ = std::move(state);
+}
+
+void Call::refuse_request(std::string why) {
+  std::lock_guard lock(mutex_);
+  refusal_ = std::move(why);
+}
+
+std::string Call::refusal() const {
+  std::lock_guard lock(mutex_);
+  return refusal_;
 }
 
 Json Call::pending_questions() const {

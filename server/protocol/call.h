@@ -67,7 +67,11 @@ class Call final : public RequestContext {
   Result<Json> ask_client(const std::string& key, const std::string& method, const Json& params) override;
   std::string request_state() const override { return info_.request_state; }
   void set_request_state(std::string state) override;
+  void refuse_request(std::string why) override;
+  std::string refusal() const;
   std::size_t reply_budget_bytes() const override { return info_.reply_budget_bytes; }
+  bool client_supports(std::string_view capability) const override { return info_.client_capabilities.contains(std::string(capability)); }
+  void release_stream() override { outlet_->release(); }
   std::string working_directory() const override { return info_.working_directory; }
   std::string client_name() const override { return info_.client_name; }
 
@@ -89,7 +93,7 @@ class Call final : public RequestContext {
   Time last_sent_ = started_;
   Json questions_ = Json::object();
   Json missing_ = Json::object();
-  std::string outgoing_state_;
+  std::string outgoing_state_, refusal_;
 };
 
 }  // namespace amk::mcp

@@ -38,6 +38,8 @@ struct ToolSpec {
   std::function<Result<Json>(const Json& args, RequestContext&)> call = {};
   // True: `call` returns a whole CallToolResult ({"content": […], …}) instead of a structured value.
   bool returns_content = false;
+  // True: input_schema uses keywords outside the subset; it is listed as it is, and arguments reach `call` as they came.
+  bool opaque_input = false;
 };
 
 struct ResourceContent {
@@ -109,6 +111,9 @@ struct ServerDefinition {
   // resource_templates. May be empty.
   std::function<std::vector<ResourceSpec>()> list_resources;
   std::vector<PromptSpec> prompts;
+
+  // Lists that may change while the server runs, announced with Server::list_changed.
+  bool tools_change = false, resources_change = false, prompts_change = false;
 
   int page_size = 100;                    // entries in one page of a list
   int list_ttl_ms = 300'000;              // how long clients may cache lists (2026-07-28)

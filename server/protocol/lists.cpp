@@ -125,9 +125,15 @@ MethodResult list_prompts(const Server::Impl& server, const Revision& revision, 
 Json capabilities(const Server::Impl& server, const Revision& revision) {
   const ServerDefinition& d = server.definition;
   Json caps = {{"logging", Json::object()}};
-  if (!d.tools.empty()) caps["tools"] = Json::object();
-  if (!d.prompts.empty()) caps["prompts"] = Json::object();
-  if (!d.resources.empty() || !d.resource_templates.empty() || d.list_resources) caps["resources"] = {{"subscribe", true}};
+  auto offered = [&](const char* name, bool any, bool changes) {
+    if (!any) return;
+    caps[name] = Json::object();
+    if (changes) caps[name]["listChanged"] = true;
+  };
+  offered("tools", !d.tools.empty(), d.tools_change);
+  offered("prompts", !d.prompts.empty(), d.prompts_change);
+  offered("resources", !d.resources.empty() || !d.resource_templates.empty() || d.list_resources, d.resources_change);
+  if (caps.contains("resources")) caps["resources"]["subscribe"] = true;
   bool completes = false;
   for (const PromptSpec& p : d.prompts)
     for (const PromptArgument& a : p.arguments) completes = completes || a.complete;

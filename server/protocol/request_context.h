@@ -40,9 +40,21 @@ class RequestContext {
   // with the next question. Untrusted: the client may have changed it.
   virtual std::string request_state() const { return {}; }
   virtual void set_request_state(std::string) {}
+  // The request itself is wrong (a state that was tampered with): the client gets a protocol error, the model nothing.
+  virtual void refuse_request(std::string why) { (void)why; }
 
   // A structured result should stay under this; larger things are paged or linked.
   virtual std::size_t reply_budget_bytes() const { return 8192; }
+
+  // Whether the client declared this capability ("sampling", "elicitation", "roots").
+  virtual bool client_supports(std::string_view capability) const {
+    (void)capability;
+    return false;
+  }
+
+  // Where the transport can resume streams (HTTP up to 2025-11-25): ends the connection while the call goes on; the client comes back
+  // for the rest. Does nothing elsewhere.
+  virtual void release_stream() {}
 
   // Against which folder relative paths in arguments are meant: that of the client's process. Empty: unknown, use absolute paths.
   virtual std::string working_directory() const { return {}; }

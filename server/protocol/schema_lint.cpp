@@ -69,6 +69,7 @@ class Linter {
     texts(t.name, t.title, t.description);
     if (!t.call) say(t.name, "has no handler");
     if (t.annotations.read_only && t.annotations.destructive) say(t.name, "is annotated both read-only and destructive");
+    if (t.opaque_input) say(t.name, "has an input schema that is not checked");
     root(t.name, "input schema", t.input_schema);
     if (t.input_schema.value("additionalProperties", Json()) != false)
       say(t.name, "input schema must refuse unknown fields (additionalProperties: false)");

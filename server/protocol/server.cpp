@@ -20,7 +20,7 @@ void require(const Status& status) {
 
 Server::Impl::Impl(ServerDefinition d, Options o) : definition(std::move(d)), options(std::move(o)), executor(options.max_threads) {
   for (const ToolSpec& t : definition.tools) {
-    require(check_schema(t.input_schema, t.name + ".input_schema"));
+    if (!t.opaque_input) require(check_schema(t.input_schema, t.name + ".input_schema"));
     require(check_schema(t.output_schema, t.name + ".output_schema"));
     tools[t.name] = &t;
   }
@@ -58,6 +58,10 @@ std::shared_ptr<Session> Server::open(std::shared_ptr<Outlet> outlet) {
 
 void Server::resource_updated(const std::string& uri) {
   for (const auto& session : impl_->live_sessions()) session->resource_updated(uri);
+}
+
+void Server::list_changed(const std::string& list) {
+  for (const auto& session : impl_->live_sessions()) session->list_changed(list);
 }
 
 Result<Json> Server::call_tool(const std::string& name, const Json& args, RequestContext& context) const {

@@ -19,6 +19,8 @@ class Outlet {
  public:
   virtual ~Outlet() = default;
   virtual void send(const Json& message) = 0;
+  // Lets go of the connection, where messages can be fetched later by another: RequestContext::release_stream().
+  virtual void release() {}
 };
 
 class Session;
@@ -46,6 +48,10 @@ class Server {
 
   // A resource changed: tells the sessions that subscribed to it.
   void resource_updated(const std::string& uri);
+
+  // The list of "tools", "resources" or "prompts" changed: tells the sessions that want to know. Only for lists that the definition
+  // declares as changing.
+  void list_changed(const std::string& list);
 
   // Runs a tool without a peer, through the same coercion, validation and checks as a request: the CLI's --no-daemon.
   // NotFound if there is no such tool.

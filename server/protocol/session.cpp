@@ -102,7 +102,7 @@ tl::expected<CallInfo, RpcError> SessionImpl::describe(const Message& m) const {
       if (!is_token(*token)) return rpc_fail(RpcCode::InvalidParams, "params._meta.progressToken must be a string or a number");
       info.progress_token = *token;
     }
-  if (m.method != "initialize" && (has_modern_meta(m) || m.method == "server/discover")) {
+  if (has_modern_meta(m) || m.method == "server/discover") {
     auto modern = describe_modern(m, meta == m.params.end() ? Json::object() : *meta);
     if (modern) modern->progress_token = info.progress_token;
     return modern;
@@ -175,7 +175,7 @@ void SessionImpl::handle_request(Message m, const std::shared_ptr<Outlet>& outle
     outlet->send(result ? make_result(info.id, decorate(info, *result)) : make_error(info.id, result.error()));
   };
   const std::string& method = m.method;
-  if (method == "initialize") return answer(initialize(m.params));
+  if (method == "initialize" && !modern) return answer(initialize(m.params));
   if (method == "server/discover") return answer(discover());
   if (method == "ping" && !modern) return answer(Json::object());
   if (method == "tools/list") return answer(list_tools(*server_, info.revision, m.params));

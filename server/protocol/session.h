@@ -29,6 +29,7 @@ class SessionImpl final : public Session, public PeerRequests {
   std::string protocol_version() const override;
 
   void resource_updated(const std::string& uri);
+  void list_changed(const std::string& list);
   void end_subscriptions();  // the server is shutting down
 
  private:
@@ -36,7 +37,7 @@ class SessionImpl final : public Session, public PeerRequests {
   struct Listener {
     std::shared_ptr<Outlet> outlet;
     Json id;
-    std::set<std::string> uris;
+    std::set<std::string> uris, lists;
   };
   struct PendingRequest {
     bool done = false;

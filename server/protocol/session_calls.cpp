@@ -49,6 +49,7 @@ void SessionImpl::run(const std::shared_ptr<Call>& call, const Json& params) {
 void SessionImpl::finish(Call& call, MethodResult result) {
   const CallInfo& info = call.info();
   forget(call);  // before the reply: the client may use the id again as soon as it has it
+  if (std::string why = call.refusal(); !why.empty()) return call.fail({RpcCode::InvalidParams, std::move(why), nullptr});
   if (const Json missing = call.missing_capabilities(); !missing.empty() && info.revision.modern())
     return call.fail(
         {RpcCode::MissingClientCapability, "this request needs capabilities that the client did not declare", {{"requiredCapabilities", missing}}});

@@ -64,9 +64,15 @@ void SessionImpl::listen(const CallInfo& info, const Json& params, const std::sh
   auto refuse_with = [&](RpcCode code, const std::string& why) { outlet->send(make_error(info.id, {code, why, nullptr})); };
   if (filter == params.end() || !filter->is_object())
     return refuse_with(RpcCode::InvalidParams, "params.notifications must be an object that names the wanted notifications");
-  Listener listener{outlet, info.id, {}};
-  // Lists never change while the server runs, so that list_changed is never promised; updates of known resources are.
+  Listener listener{outlet, info.id, {}, {}};
+  // What is not declared is not promised: lists that never change, resources that are not known.
   Json honoured = Json::object();
+  const ServerDefinition& d = server_->definition;
+  for (const auto& [list, changes] : {std::pair{"tools", d.tools_change}, {"resources", d.resources_change}, {"prompts", d.prompts_change}})
+    if (const std::string field = std::string(list) + "ListChanged"; changes && filter->value(field, Json()) == true) {
+      honoured[field] = true;
+      listener.lists.insert(list);
+    }
   if (const auto uris = filter->find("resourceSubscriptions"); uris != filter->end()) {
     if (!uris->is_array()) return refuse_with(RpcCode::InvalidParams, "params.notifications.resourceSubscriptions must be a list of URIs");
     honoured["resourceSubscriptions"] = Json::array();
@@ -96,6 +102,15 @@ void SessionImpl::resource_updated(const std::string& uri) {
   for (const auto& [key, l] : listeners_)
     if (l.uris.contains(uri))
       l.outlet->send(make_notification("notifications/resources/updated", {{"_meta", {{kMetaSubscriptionId, l.id}}}, {"uri", uri}}));
+}
+
+void SessionImpl::list_changed(const std::string& list) {
+  const std::string method = "notifications/" + list + "/list_changed";
+  std::lock_guard lock(mutex_);
+  if (closed_) return;
+  if (!version_.empty()) outlet_->send(make_notification(method, Json::object()));
+  for (const auto& [key, l] : listeners_)
+    if (l.lists.contains(list)) l.outlet->send(make_notification(method, {{"_meta", {{kMetaSubscriptionId, l.id}}}}));
 }
 
 void SessionImpl::end_subscriptions() {

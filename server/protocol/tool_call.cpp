@@ -24,8 +24,11 @@ Json content_of(const Revision& revision, const Json& structured, bool is_error)
 }  // namespace
 
 Result<Json> run_tool(const ToolSpec& tool, const Json& args, RequestContext& context) {
-  Json coerced = coerce(tool.input_schema, args);
-  AMK_CHECK(validate(tool.input_schema, coerced));
+  Json coerced = args;
+  if (!tool.opaque_input) {
+    coerced = coerce(tool.input_schema, args);
+    AMK_CHECK(validate(tool.input_schema, coerced));
+  }
   Result<Json> value = Json();
   try {
     value = tool.call(coerced, context);

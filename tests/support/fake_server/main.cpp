@@ -1,5 +1,6 @@
 // A stand-in for `amk` with fake tools: the daemon, the shim and one-shot calls, as the real program wires them.
 //   fake_amk mcp|serve|call|direct --workspace DIR [TOOL ARGS]
+//   fake_amk http ADDRESS:PORT [--conformance-fixtures] [--token FILE]   serves HTTP alone until stdin ends; prints {"url": …}
 // Environment of the daemon: FAKE_IDLE_S (idle exit), FAKE_BROKEN=1 (the server cannot be made).
 #include <unistd.h>
 
@@ -15,6 +16,8 @@
 #include "server/daemon/jobs.h"
 #include "server/daemon/log.h"
 #include "server/daemon/shim.h"
+#include "server/http/http_service.h"
+#include "server/protocol/conformance_fixtures.h"
 #include "tests/support/fake_server/fake_server.h"
 
 using namespace amk;
@@ -97,6 +100,29 @@ int serve(const daemon::Paths& paths) {
   return 3;
 }
 
+int serve_http(const std::vector<std::string>& rest) {
+  mcp::ServerDefinition d = amk::testing::fake_definition();
+  mcp::AnnounceListChange announce;
+  http::ServiceOptions options;
+  for (std::size_t i = 1; i < rest.size(); ++i) {
+    if (rest[i] == "--conformance-fixtures") announce = mcp::add_conformance_fixtures(d);
+    if (rest[i] == "--token" && i + 1 < rest.size()) options.token_file = rest[i + 1];
+  }
+  auto server = std::make_shared<mcp::Server>(std::move(d));
+  if (announce) *announce = [raw = server.get()](const std::string& list) { raw->list_changed(list); };
+  auto endpoint = http::parse_endpoint(rest.at(0));
+  if (endpoint) std::tie(options.address, options.port) = *endpoint;
+  auto service = endpoint ? http::Service::start(server, options) : tl::unexpected<Error>(endpoint.error());
+  if (!service) {
+    std::cerr << service.error().message << "\n";
+    return 3;
+  }
+  std::cout << Json{{"url", (*service)->url()}}.dump() << std::endl;
+  while (std::cin.get() != EOF) {
+  }
+  return 0;
+}
+
 int call(daemon::ToolClient& client, const std::string& tool, const std::string& args) {
   auto parsed = parse_json(args, "args");
   if (!parsed) return 2;
@@ -116,6 +142,7 @@ int main(int argc, char** argv) {
     else if (std::strcmp(argv[i], "--background") != 0)
       rest.push_back(argv[i]);
   }
+  if (verb == "http" && !rest.empty()) return serve_http(rest);
   const int out = verb == "mcp" ? daemon::take_stdout() : 1;
   auto paths = daemon::prepare_paths(workspace);
   if (!paths) {

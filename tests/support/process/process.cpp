@@ -9,7 +9,7 @@
 
 #include <stdexcept>
 
-#include "server/daemon/random_id.h"
+#include "server/protocol/random_id.h"
 
 extern char** environ;
 

@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "server/daemon/random_id.h"
+#include "server/protocol/random_id.h"
 #include "server/daemon/unix_socket.h"
 
 using namespace amk;

@@ -1,4 +1,4 @@
-#include "server/daemon/random_id.h"
+#include "server/protocol/random_id.h"
 
 #include <errno.h>
 #include <sys/random.h>
