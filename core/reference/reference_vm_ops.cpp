@@ -112,8 +112,8 @@ void norm_and_rotate(const StepContext& context, const BoundTask& task, std::spa
       const auto weight = vector_weight(context, r < spec.q_rows() ? task.q_norm : task.k_norm);
       for (std::int32_t i = 0; i < spec.head_dim; ++i) head[i] *= scale * weight[logical_row(spec, Matrix::Qkv, r + i).row % spec.head_dim];
     }
-    const std::int32_t first_pair = r % spec.head_dim / 2;  // a unit holds as many pairs as half its rows
-    for (std::int32_t k = 0; k < kPairsPerUnit; ++k) rotation.apply(static_cast<std::size_t>(first_pair + k), unit[k], unit[k + kPairsPerUnit]);
+    const std::size_t first_pair = static_cast<std::size_t>(r % spec.head_dim) / 2;  // a unit holds as many pairs as half its rows
+    for (std::int32_t k = 0; k < kPairsPerUnit; ++k) rotation.apply(first_pair + static_cast<std::size_t>(k), unit[k], unit[k + kPairsPerUnit]);
   }
 }
 

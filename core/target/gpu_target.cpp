@@ -90,9 +90,10 @@ Json to_json(const GpuTarget& target) {
 Result<GpuTarget> gpu_target_from_json(const Json& json) {
   if (!json.is_object()) return bad_field("gpu target", json, "an object");
   GpuTarget target;
-  for (const auto& [key, value] : json.items()) {
+  for (const auto& item : json.items()) {
+    const std::string& key = item.key();
     const bool numeric = std::any_of(numeric_fields().begin(), numeric_fields().end(), [&](const NumericField& f) { return key == f.name; });
-    if (!numeric && key != "name" && key != "product" && key != "source") return bad_field(key, value, "no such field in a gpu target");
+    if (!numeric && key != "name" && key != "product" && key != "source") return bad_field(key, item.value(), "no such field in a gpu target");
   }
   AMK_TRY(name, read_text(json, "name"));
   if (!plain_name(name)) return bad_field("name", name, "lower-case letters, digits and '-'");

@@ -28,10 +28,7 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
     const Buffer& buffer = program.buffers[region.buffer];
     if (buffer.space == Space::Weight) {
       if (buffer.binding.matrix != Matrix::None && !buffer.binding.bias) work.weight_bytes += region_bytes(region);
-    } else if (buffer.space == Space::Activation) {
-      work.fetch_bytes += region_bytes(region);
-      work.fetches = true;
-    } else if (buffer.space == Space::Output) {
+    } else if (buffer.space == Space::Activation || buffer.space == Space::Output) {
       work.fetch_bytes += region_bytes(region);
       work.fetches = true;
     }
