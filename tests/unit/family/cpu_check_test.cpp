@@ -76,10 +76,10 @@ TEST_CASE("wrong programs fail the check, each with a reason") {
        }},
       {"deadlock", [](Program& p) { p.tasks[0].signal = kNone; }},
   };
-  for (const auto& [what, damage] : wrong) {
-    CAPTURE(what);
+  for (const auto& each : wrong) {
+    CAPTURE(each.what);
     Program bad = *program;
-    damage(bad);
+    each.damage(bad);
     const auto outcome = (*reference)->check(bad, {});
     REQUIRE_MESSAGE(outcome, (outcome ? "" : outcome.error().message));
     CHECK_FALSE(outcome->correct);
