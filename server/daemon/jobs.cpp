@@ -53,6 +53,7 @@ Json to_json(const JobSnapshot& job) {
   progress["done"] = job.done;
   progress["total"] = job.total < 0 ? Json() : Json(job.total);
   progress["message"] = job.message;
+  if (job.total > 0) progress["fraction"] = std::clamp(job.done / job.total, 0.0, 1.0);
   Json out = {{"job_id", job.job_id}, {"kind", job.kind}, {"state", to_string(job.state)}, {"progress", std::move(progress)}};
   if (job.result) out["result"] = *job.result;
   if (job.error) out["error"] = to_json(*job.error)["error"];

@@ -49,7 +49,7 @@ struct JobSnapshot {
   std::optional<Json> result;                                    // when Done
   std::optional<Error> error;                                    // when Failed, Cancelled or Lost
 };
-// {job_id, kind, state, progress: {done, total|null, message, …detail}, result?, error?}
+// {job_id, kind, state, progress: {done, total|null, fraction? (0 to 1), message, …detail}, result?, error?}
 Json to_json(const JobSnapshot& job);
 
 // Keeps jobs across restarts of the daemon. Called with no lock held, from the thread that made the change. Failures are the journal's

@@ -184,7 +184,7 @@ TEST_CASE("wait forwards progress, ends when the request is cancelled, and leave
   const JobSnapshot s = *jobs.wait(id, 3600, &listener);
   canceller.join();
   CHECK(s.state == JobState::Running);
-  CHECK(to_json(s)["progress"] == Json{{"done", 3.0}, {"total", 10.0}, {"message", "three"}, {"best", 5}});
+  CHECK(to_json(s)["progress"] == Json{{"done", 3.0}, {"total", 10.0}, {"fraction", 0.3}, {"message", "three"}, {"best", 5}});
   CHECK(jobs.active() == 1);
   Listener second;
   gate.open();
