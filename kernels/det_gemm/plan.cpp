@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/integer.h"
 #include "kernels/det_gemm/device/raster.cuh"
 #include "kernels/det_gemm/rules.h"
 
@@ -9,8 +10,6 @@ namespace amk::det_gemm {
 namespace {
 
 constexpr std::int64_t kMaxTiles = std::int64_t{1} << 26;  // host checks look at every tile once
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 class Defines {
  public:
