@@ -2,12 +2,13 @@
 
 #include <algorithm>
 
+#include "core/base/integer.h"
+
 namespace amk::det_gemm {
 namespace {
 
 constexpr std::int64_t kAlignmentSlack = 1024;  // dynamic shared memory starts on 16 bytes; swizzled tiles want 1024
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 bool wgmma(const RuleInput& in) { return in.config.path == Path::Wgmma; }
 bool mma(const RuleInput& in) { return in.config.path == Path::Mma; }
 

@@ -8,7 +8,7 @@
 namespace amk::mcp {
 namespace {
 
-constexpr int kMaxDepth = 64;
+constexpr int kMaxCoercedDepth = 64;
 
 bool allows(const Json& schema, std::string_view type) {
   const auto it = schema.find("type");
@@ -46,7 +46,7 @@ Json from_string(const Json& schema, const Json& value) {
 }
 
 Json apply(const Json& schema, Json value, int depth) {
-  if (depth > kMaxDepth || !schema.is_object()) return value;
+  if (depth > kMaxCoercedDepth || !schema.is_object()) return value;
   if (value.is_string() && !allows(schema, "string") && schema.contains("type")) value = from_string(schema, value);
   if (value.is_number() && allows(schema, "string") && !allows(schema, "number") && !allows(schema, "integer")) return value.dump();
   if (value.is_number_float() && allows(schema, "integer") && !allows(schema, "number")) {
