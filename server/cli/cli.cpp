@@ -67,7 +67,7 @@ Result<Json> read_config(const std::string& source, std::string_view option) {
 struct Arguments {
   std::string model, gpu = "auto", device = "auto", config, start_config, hypothesis, strategy, request_key, campaign, job_id, file, source;
   std::string status, kind, description, verdict_id, idempotency_key, outcome, latency_kind, schedule_id, sort, cursor, group, out, prompt,
-      prompt_ids, logits;
+      prompt_ids, logits, http;
   std::vector<std::string> diff;
   std::int64_t budget = 8, iters = 0, seed = 1, limit = 20, max_tokens = 16;
   double minutes = 0, wait_s = 0, latency_us = 0, pct_roofline = 0, idle_exit_s = 600;
@@ -403,7 +403,8 @@ void Program::declare_local() {
   CLI::App* serve = app_.add_subcommand("serve", "Run the workspace's daemon in the foreground");
   serve->add_flag("--background", a_.background, "How amk itself starts it");
   serve->add_option("--idle-exit", a_.idle_exit_s, "Exit after so many seconds without client and job; 0: never")->capture_default_str();
-  serve->callback([this] { action_ = [this]() -> int { return serve_daemon(globals_.workspace, a_.idle_exit_s); }; });
+  serve->add_option("--http", a_.http, "Also MCP over HTTP at ADDRESS:PORT, e.g. 127.0.0.1:0; token in workspace/http-token");
+  serve->callback([this] { action_ = [this]() -> int { return serve_daemon(globals_.workspace, a_.idle_exit_s, a_.http); }; });
 
   CLI::App* mcp = app_.add_subcommand("mcp", "MCP server on stdio: what a coding agent starts");
   mcp->callback([this] { action_ = [this]() -> int { return serve_stdio(globals_.workspace, globals_.no_daemon, stdout_fd_); }; });

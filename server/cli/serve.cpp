@@ -3,12 +3,15 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
 
+#include "core/base/json.h"
 #include "server/cli/cli.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/log.h"
 #include "server/daemon/shim.h"
+#include "server/http/http_service.h"
 #include "server/protocol/server.h"
 #include "server/protocol/transport.h"
 #include "server/tools/app.h"
@@ -28,9 +31,22 @@ Result<std::shared_ptr<mcp::Server>> make_server(const std::shared_ptr<App>& app
   return std::make_shared<mcp::Server>(std::move(definition), options);
 }
 
+Result<std::unique_ptr<http::Service>> start_http(const std::shared_ptr<mcp::Server>& server, const daemon::Paths& paths,
+                                                  const std::string& endpoint) {
+  AMK_TRY(address, http::parse_endpoint(endpoint));
+  http::ServiceOptions options;
+  options.address = address.first;
+  options.port = address.second;
+  options.token_file = paths.workspace / "http-token";
+  AMK_TRY(service, http::Service::start(server, options));
+  std::ofstream(paths.workspace / "http.json") << Json{{"url", service->url()}, {"token_file", options.token_file.string()}}.dump() << "\n";
+  std::cerr << "amk: MCP at " << service->url() << "; bearer token in " << options.token_file.string() << "\n";
+  return service;
+}
+
 }  // namespace
 
-int serve_daemon(const std::filesystem::path& workspace, double idle_exit_s) {
+int serve_daemon(const std::filesystem::path& workspace, double idle_exit_s, const std::string& http) {
   auto paths = daemon::prepare_paths(workspace);
   if (!paths) return complain(paths.error());
   if (auto opened = daemon::open_log(paths->logs); !opened) return complain(opened.error());
@@ -47,7 +63,18 @@ int serve_daemon(const std::filesystem::path& workspace, double idle_exit_s) {
   auto done = daemon::run_daemon(*paths, options, [&]() -> Result<std::shared_ptr<mcp::Server>> {
     AMK_TRY(opened, App::open({paths->workspace}));
     app = opened;
-    return make_server(opened);
+    AMK_TRY(server, make_server(opened));
+    if (http.empty()) return server;
+    // One owner for both: the web service goes when the daemon lets go of the server, before its lock.
+    struct Both {
+      std::shared_ptr<mcp::Server> server;
+      std::unique_ptr<http::Service> web;
+    };
+    auto both = std::make_shared<Both>();
+    both->server = server;
+    AMK_TRY(web, start_http(server, *paths, http));
+    both->web = std::move(web);
+    return std::shared_ptr<mcp::Server>(both, server.get());
   });
   if (!done) {
     daemon::log_line("error", done.error().message);

@@ -2,5 +2,6 @@ import { runAll } from './harness.mjs';
 import './evaluation.mjs';
 import './campaign.mjs';
 import './generate.mjs';
+import './http.mjs';
 
 await runAll();

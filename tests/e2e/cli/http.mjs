@@ -1,0 +1,31 @@
+// amk serve --http: the same tools over Streamable HTTP, for those who hold the token.
+import fs from 'node:fs';
+import path from 'node:path';
+import { equal, ok, test } from './harness.mjs';
+
+test('serve --http: token, origin and a tool call', async (ws) => {
+  const child = ws.start(['serve', '--http', '127.0.0.1:0', '--idle-exit', '60']);
+  try {
+    const info = path.join(ws.ws, 'http.json');
+    for (let i = 0; i < 100 && !fs.existsSync(info); i++) await new Promise((r) => setTimeout(r, 100));
+    const { url, token_file: tokenFile } = JSON.parse(fs.readFileSync(info, 'utf8'));
+    equal(fs.statSync(tokenFile).mode & 0o777, 0o600, 'token file mode');
+    const token = fs.readFileSync(tokenFile, 'utf8').trim();
+    const meta = { 'io.modelcontextprotocol/protocolVersion': '2026-07-28', 'io.modelcontextprotocol/clientCapabilities': {} };
+    const call = (headers, params = { name: 'amk_doctor', arguments: {}, _meta: meta }) => fetch(url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream', 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'tools/call', 'mcp-name': 'amk_doctor', ...headers },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params }),
+    });
+    equal((await call({})).status, 401, 'without a token');
+    equal((await call({ authorization: 'Bearer wrong' })).status, 401, 'with a wrong token');
+    equal((await call({ authorization: `Bearer ${token}`, origin: 'http://evil.example' })).status, 403, 'from another origin');
+    const reply = await call({ authorization: `Bearer ${token}` });
+    equal(reply.status, 200, 'with the token');
+    const text = await reply.text();
+    ok(text.includes('"targets"') && text.includes('rtx5090'), text.slice(0, 200));
+    equal(ws.amk(['doctor']).code, 0, 'the socket serves beside it');
+  } finally {
+    child.kill('SIGTERM');
+  }
+});
