@@ -70,11 +70,17 @@ Breakdown attribute(const Program& program, const Timeline& streaming) {
 // once the stream is twice the cache (a cyclic stream evicts itself), in between linear.
 double l2_share(double bytes, double l2) { return std::clamp(1.0 - (bytes / l2 - 0.8) / 1.2, 0.0, 1.0); }
 
+int kv_element_bytes(const Program& program) {
+  for (const Buffer& buffer : program.buffers)
+    if (buffer.space == Space::Kv) return dtype_bytes(buffer.dtype);
+  return 2;
+}
+
 }  // namespace
 
 Prediction predict(const Program& program, const ScheduleConfig& config, const GpuTarget& target, int position) {
   const int entries = std::clamp(position, 1, std::max(1, program.max_seq));
-  const Roofline roofline = decode_roofline(program.model, target, entries);
+  const Roofline roofline = decode_roofline(program.model, target, entries, kv_element_bytes(program));
   const double cached =
       l2_share(static_cast<double>(roofline.hbm_bytes == 0 ? 0 : roofline.hbm_bytes + target.l2_bytes), static_cast<double>(target.l2_bytes));
   const MachineRates rates = machine_rates(config, target, cached);

@@ -100,7 +100,7 @@ TEST_CASE("other tokens for another seed") {
   const ModelRef ref = model("toy");
   const auto a = CpuReference::create(load_weights(ref, 1).value(), 64, 1, {}), b = CpuReference::create(load_weights(ref, 1).value(), 64, 2, {});
   const auto program = lower(ref.spec, {}, {4, 232448, 64, {}}, {ref.spec.dtype, DType::F32, DType::F32}).value();
-  CHECK((*a)->check(program, {})->correctness->max_abs_err != (*b)->check(program, {})->correctness->max_abs_err);
+  CHECK((*a)->check(program, {})->correctness->bound != (*b)->check(program, {})->correctness->bound);  // it follows from the logits' spread
 }
 
 TEST_CASE("a stand-in keeps every switch of its model and stays small") {
