@@ -5,6 +5,10 @@ target_compile_options(amk_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(amk_flags INTERFACE -Wno-restrict)
 endif()
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC takes a source that is included by the generated one for a header, where types of an unnamed namespace would be a fault.
+  target_compile_options(amk_flags INTERFACE -Wno-subobject-linkage)
+endif()
 if(AMK_WERROR)
   target_compile_options(amk_flags INTERFACE -Werror)
 endif()
