@@ -15,8 +15,9 @@ Verdict FootprintChecker::check_model() const {
     finding.message = cat("the program's model: ", packable.error().message);
   else if (p_.max_seq > spec_.max_position)
     finding.message = cat("max_seq is ", p_.max_seq, "; the model has ", spec_.max_position, " positions");
-  else if (p_.attention.splits < 1 || p_.attention.kv_block < 1)
-    finding.message = cat("attention in ", p_.attention.splits, " splits of blocks of ", p_.attention.kv_block, " positions");
+  else if (p_.attention.splits < 1 || p_.attention.kv_block < 1 || std::int64_t{p_.attention.splits - 1} * p_.attention.kv_block >= p_.max_seq)
+    finding.message = cat("attention in ", p_.attention.splits, " splits of blocks of ", p_.attention.kv_block,
+                          " positions: some have no block below ", p_.max_seq);
   else
     return {};
   return reject(p_, std::move(finding));

@@ -110,7 +110,7 @@ void FootprintChecker::cache(bool reads, bool keys, const Expected& expected) {
   if (known == kNone) known = region->buffer;
   const std::vector<std::int64_t>& shape = p_.buffers[static_cast<std::size_t>(region->buffer)].shape;
   if (known != region->buffer || known == other) refuse(cat(expected.what, ": not the cache that its layer's other tasks use"), region);
-  if (shape != std::vector<std::int64_t>{spec_.kv_heads, p_.max_seq, spec_.head_dim})
+  if (shape.size() != 3 || shape[0] != spec_.kv_heads || shape[1] != p_.max_seq || shape[2] != spec_.head_dim)
     refuse(cat(expected.what, ": its cache is not shaped [kv heads, max_seq, head_dim]"), region);
 }
 

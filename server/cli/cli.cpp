@@ -67,8 +67,9 @@ Result<Json> read_config(const std::string& source, std::string_view option) {
 struct Arguments {
   std::string model, gpu = "auto", device = "auto", config, start_config, hypothesis, strategy, request_key, campaign, job_id, file, source;
   std::string status, kind, description, verdict_id, idempotency_key, outcome, latency_kind, schedule_id, sort, cursor, group, out, prompt,
-      prompt_ids, logits, http;
+      prompt_ids, logits;
   std::vector<std::string> diff;
+  ServeOptions serve;
   std::int64_t budget = 8, iters = 0, seed = 1, limit = 20, max_tokens = 16;
   double minutes = 0, wait_s = 0, latency_us = 0, pct_roofline = 0, idle_exit_s = 600;
   bool overnight = false, cold = false, reopen = false, cancel = false, best = false, verify = false, background = false, detach = false;
@@ -400,11 +401,22 @@ void Program::declare_local() {
     };
   });
 
-  CLI::App* serve = app_.add_subcommand("serve", "Run the workspace's daemon in the foreground");
+  CLI::App* serve =
+      app_.add_subcommand("serve", "Run the workspace's daemon in the foreground; --http adds MCP over HTTP, --stop ends a running one");
   serve->add_flag("--background", a_.background, "How amk itself starts it");
   serve->add_option("--idle-exit", a_.idle_exit_s, "Exit after so many seconds without client and job; 0: never")->capture_default_str();
-  serve->add_option("--http", a_.http, "Also MCP over HTTP at ADDRESS:PORT, e.g. 127.0.0.1:0; token in workspace/http-token");
-  serve->callback([this] { action_ = [this]() -> int { return serve_daemon(globals_.workspace, a_.idle_exit_s, a_.http); }; });
+  serve->add_option("--http", a_.serve.http, "Serve MCP over HTTP at ADDRESS:PORT (port 0: any free one); prints the address");
+  serve->add_option("--http-token", a_.serve.token_file, "File that holds the bearer token, 0600, made if missing; default WORKSPACE/http.token");
+  serve->add_flag("--no-token", a_.serve.no_token, "Ask for no token; on loopback only");
+  serve->add_flag("--conformance-fixtures", a_.serve.conformance_fixtures, "Serve the conformance suite's test tools as well");
+  serve->add_flag("--stop", a_.serve.stop, "End the running daemon of the workspace");
+  serve->add_flag("--force", a_.serve.force, "With --stop: even while jobs are running");
+  serve->callback([this] {
+    action_ = [this]() -> int {
+      a_.serve.idle_exit_s = a_.idle_exit_s;
+      return serve_daemon(globals_.workspace, a_.serve, stdout_fd_);
+    };
+  });
 
   CLI::App* mcp = app_.add_subcommand("mcp", "MCP server on stdio: what a coding agent starts");
   mcp->callback([this] { action_ = [this]() -> int { return serve_stdio(globals_.workspace, globals_.no_daemon, stdout_fd_); }; });

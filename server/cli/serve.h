@@ -6,9 +6,17 @@
 
 namespace amk::cli {
 
-// `http`: also MCP over HTTP at this address ("127.0.0.1:0"), with the bearer token of workspace/http-token; empty: the socket only.
-// The address that was bound is written to workspace/http.json and to stderr.
-int serve_daemon(const std::filesystem::path& workspace, double idle_exit_s, const std::string& http);
+struct ServeOptions {
+  double idle_exit_s = 600;
+  std::string http;                  // ADDRESS:PORT; empty: no HTTP
+  std::filesystem::path token_file;  // default workspace/http.token
+  bool no_token = false;             // on loopback only
+  bool conformance_fixtures = false;
+  bool stop = false, force = false;  // ends the running daemon instead
+};
+
+// Prints {"url", "token_file"} once HTTP answers. With a daemon already running, that one is asked to serve HTTP.
+int serve_daemon(const std::filesystem::path& workspace, const ServeOptions& options, int stdout_fd);
 // The shim; with no_daemon the application itself answers on stdio.
 int serve_stdio(const std::filesystem::path& workspace, bool no_daemon, int stdout_fd);
 

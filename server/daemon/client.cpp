@@ -3,23 +3,12 @@
 #include <mutex>
 
 #include "core/base/parse_json.h"
+#include "server/daemon/error_json.h"
 #include "server/protocol/json_rpc.h"
 #include "server/protocol/revisions.h"
 
 namespace amk::daemon {
 namespace {
-
-ErrorKind kind_of(const std::string& name) {
-  for (ErrorKind k : {ErrorKind::InvalidArgument, ErrorKind::NotFound, ErrorKind::Unsupported, ErrorKind::Corrupt, ErrorKind::Rejected,
-                      ErrorKind::Conflict, ErrorKind::Unavailable, ErrorKind::Timeout, ErrorKind::Cancelled, ErrorKind::Io})
-    if (to_string(k) == name) return k;
-  return ErrorKind::Internal;
-}
-
-tl::unexpected<Error> error_of(const Json& error) {
-  return fail(kind_of(error.value("kind", std::string())), error.value("message", std::string("no message")),
-              error.contains("data") && error["data"].is_object() ? error["data"] : Json::object());
-}
 
 tl::unexpected<Error> rpc_error_of(const Json& error) {
   const int code = error.value("code", 0);

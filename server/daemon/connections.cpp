@@ -196,6 +196,10 @@ bool Connections::handle_greeting(Peer& peer, const std::string& line) {
   if (!parsed || !parsed->contains("amk_client") || !(*parsed)["amk_client"].is_object()) return false;
   const Json& client = (*parsed)["amk_client"];
   if (const auto cwd = client.find("cwd"); cwd != client.end() && cwd->is_string()) peer.session->set_working_directory(cwd->get<std::string>());
+  if (const auto request = client.find("control"); request != client.end() && options_.control) {
+    peer.outlet->send({{"amk_daemon", {{"control", options_.control(*request)}}}});
+    peer.greeted = false;
+  }
   if (client.contains("retire")) {
     retired_ = count() == 1 && options_.may_retire && options_.may_retire();
     if (!retired_) peer.outlet->send({{"amk_daemon", {{"stays", true}}}});

@@ -1,7 +1,8 @@
 // The daemon's side of its Unix socket: one thread, any number of peers, no peer can block another. Internal to this folder.
 //
 // Wire: newline-delimited JSON. The daemon speaks first, {"amk_daemon": {"build", "pid", "version"}}, so that a client knows that it was
-// accepted and by whom; the client may answer with {"amk_client": {"cwd": …}} or {"amk_client": {"retire": BUILD}}; the rest is MCP.
+// accepted and by whom; the client may answer with {"amk_client": {"cwd": …}}, {"amk_client": {"retire": BUILD}} or {"amk_client": {"control":
+// REQUEST}}; the rest is MCP.
 #pragma once
 
 #include <functional>
@@ -22,6 +23,7 @@ class Connections {
     Json hello;  // what amk_daemon says
     int max_connections = 512;
     std::size_t max_unsent_bytes = 64u << 20;  // a peer that reads slower is cut off
+    std::function<Json(const Json&)> control;  // answers a control request: {"result": …} or {"error": …}
     std::function<bool()> may_retire;          // asked when a client of another build is the only one
   };
   // Takes over `listen_fd` (non-blocking).

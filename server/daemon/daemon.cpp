@@ -90,10 +90,28 @@ Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
   const auto busy = [&] { return options.busy && options.busy(); };
 
   DaemonExit why = DaemonExit::Idle;
+  bool told_to_stop = false;
+  int clients = 0;
+  const auto control = [&](const Json& request) -> Result<Json> {
+    if (!request.is_object()) return bad_field("control", request, "an object");
+    if (request.value("info", false))
+      return Json{{"pid", ::getpid()}, {"version", options.version}, {"build", build_id()}, {"clients", clients}, {"busy", busy()}};
+    if (request.value("stop", false)) {
+      if (busy() && !request.value("force", false)) return fail(ErrorKind::Conflict, "jobs are running; stop it with force, or cancel them first");
+      told_to_stop = true;
+      return Json{{"pid", ::getpid()}, {"stopping", true}};
+    }
+    if (options.control) return options.control(request);
+    return bad_field("control", request, "info or stop");
+  };
   {
     Connections connections(*server, listen_fd,
                             {.hello = {{"build", build_id()}, {"pid", ::getpid()}, {"version", options.version}},
                              .max_connections = options.max_connections,
+                             .control = [&](const Json& request) -> Json {
+                               Result<Json> answer = control(request);
+                               return answer ? Json{{"result", *std::move(answer)}} : to_json(answer.error());
+                             },
                              .may_retire = [&] { return !busy(); }});
     const Fd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC));
     log_line("info", "daemon " + std::to_string(::getpid()) + " serves " + paths.workspace.string() + " at " + paths.socket.string());
@@ -106,6 +124,7 @@ Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
       const bool can_idle = options.idle_exit_s > 0;
       const int tick_ms = can_idle ? std::clamp(static_cast<int>(options.idle_exit_s * 250), 10, 10'000) : -1;
       ::poll(fds, 2, tick_ms);
+      clients = connections.count();
       if (fds[0].revents) connections.run_once();
       if (fds[1].revents) {
         signalfd_siginfo info{};
@@ -113,6 +132,10 @@ Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
           why = DaemonExit::Signal;
           break;
         }
+      }
+      if (told_to_stop) {
+        why = DaemonExit::Signal;
+        break;
       }
       if (connections.retired()) {
         why = DaemonExit::Retired;
@@ -131,6 +154,7 @@ Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
     connections.stop_listening();
     server->shut_down();
     connections.flush(100);
+    if (options.on_stopping) options.on_stopping();
   }
   return why;
 }

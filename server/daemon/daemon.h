@@ -17,6 +17,10 @@ struct DaemonOptions {
   double idle_exit_s = 600;         // no client and not busy for this long: exit. 0: never
   std::function<bool()> busy = {};  // jobs running? may be empty
   int max_connections = 512;
+  // Answers control requests beside the built-in ones (below), in the daemon's thread: must not block. May be empty.
+  std::function<Result<Json>(const Json& request)> control = {};
+  // Called when the daemon is about to exit, before the server goes: whatever else holds the server lets go of it here.
+  std::function<void()> on_stopping = {};
   int ready_fd = -1;                        // take_ready_fd(): tells the starter when the socket accepts, or why not
   std::function<void()> on_listening = {};  // in the daemon's thread, after the socket accepts
 };
@@ -45,6 +49,10 @@ Launch default_launch(const Paths& paths);
 Result<int> connect_or_start(const Paths& paths, const Launch& launch, double timeout_s = 10);
 // Without starting: Unavailable if none answers.
 Result<int> connect_only(const Paths& paths);
+
+// Asks the running daemon of the workspace; Unavailable if there is none. Built in: {"info": true} gives {pid, version, build, clients,
+// busy}; {"stop": true} ends it, unless it is busy (Conflict) and "force" is not true.
+Result<Json> control(const Paths& paths, const Json& request);
 
 // Names this build of the program: equal for equal executables.
 std::string build_id();

@@ -18,6 +18,7 @@
 #include "core/base/hash.h"
 #include "core/base/parse_json.h"
 #include "server/daemon/daemon.h"
+#include "server/daemon/error_json.h"
 #include "server/daemon/unix_socket.h"
 
 extern char** environ;
@@ -171,9 +172,10 @@ Status start(const Paths& paths, const Launch& launch, Clock::time_point until) 
   ::close(ends[0]);
   if (line == "ok" || line == "running") return {};
   if (line && line->starts_with("error ")) {
-    if (auto parsed = parse_json(std::string_view(*line).substr(6), "daemon"); parsed && parsed->contains("error"))
-      return fail(ErrorKind::Unavailable, "the daemon cannot start: " + (*parsed)["error"].value("message", std::string()),
-                  (*parsed)["error"].value("data", Json::object()));
+    if (auto parsed = parse_json(std::string_view(*line).substr(6), "daemon"); parsed && parsed->contains("error")) {
+      const Error why = error_of((*parsed)["error"]).value();
+      return fail(ErrorKind::Unavailable, "the daemon cannot start: " + why.message, why.data);
+    }
   }
   return fail(ErrorKind::Unavailable, "the daemon ended or hung before it was ready; its last words are in " + (paths.logs / "daemon.out").string(),
               {{"log", (paths.logs / "daemon.out").string()}});
@@ -219,6 +221,18 @@ Launch default_launch(const Paths& paths) {
   if (self.ends_with(kDeleted)) self.resize(self.size() - kDeleted.size());
   if (problem || !std::filesystem::exists(self, problem)) self = "/proc/self/exe";
   return {{self, "serve", "--background", "--workspace", paths.workspace.string()}};
+}
+
+Result<Json> control(const Paths& paths, const Json& request) {
+  const auto until = Clock::now() + std::chrono::seconds(10);
+  AMK_TRY(fd, connect_unix(paths.socket));
+  const Json hello = hello_of(fd, until);
+  Json answer = Json::object();
+  if (!hello.empty() && send_line(fd, {{"amk_client", {{"control", request}}}})) answer = hello_of(fd, until).value("control", Json::object());
+  ::close(fd);
+  if (answer.contains("result")) return answer["result"];
+  if (answer.contains("error")) return error_of(answer["error"]);
+  return fail(ErrorKind::Unavailable, "the daemon gave no answer");
 }
 
 Result<int> connect_only(const Paths& paths) { return try_connect(paths, Clock::now() + std::chrono::seconds(5), ""); }

@@ -1,14 +1,11 @@
 // amk serve --http: the same tools over Streamable HTTP, for those who hold the token.
 import fs from 'node:fs';
-import path from 'node:path';
 import { equal, ok, test } from './harness.mjs';
 
 test('serve --http: token, origin and a tool call', async (ws) => {
   const child = ws.start(['serve', '--http', '127.0.0.1:0', '--idle-exit', '60']);
   try {
-    const info = path.join(ws.ws, 'http.json');
-    for (let i = 0; i < 100 && !fs.existsSync(info); i++) await new Promise((r) => setTimeout(r, 100));
-    const { url, token_file: tokenFile } = JSON.parse(fs.readFileSync(info, 'utf8'));
+    const { url, token_file: tokenFile } = JSON.parse(await new Promise((resolve) => child.stdout.once('data', (d) => resolve(String(d)))));
     equal(fs.statSync(tokenFile).mode & 0o777, 0o600, 'token file mode');
     const token = fs.readFileSync(tokenFile, 'utf8').trim();
     const meta = { 'io.modelcontextprotocol/protocolVersion': '2026-07-28', 'io.modelcontextprotocol/clientCapabilities': {} };
