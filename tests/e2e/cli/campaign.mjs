@@ -29,6 +29,17 @@ test('record: a claim is never a best; a kept needs the evidence for that very c
   ok(ws.amk(['orchestrate', 'record', '--status', 'kept', '--verdict-id', better.verdict_id]).code !== 0, 'a verdict is used once');
 });
 
+test('orchestrate: a fresh workspace has a status, and says that there is no campaign', (ws) => {
+  const status = ws.amk(['orchestrate', 'status']);
+  equal(status.code, 0, `exit: ${status.out.slice(0, 300)}`);
+  equal(status.json.campaigns ?? [], [], 'campaigns');
+  for (const verb of ['next', 'report']) {
+    const r = ws.amk(['orchestrate', verb]);
+    equal(r.code, 2, `exit of ${verb}`);
+    ok(r.json.error.message.length > 10, r.json.error.message);
+  }
+});
+
 test('orchestrate: status, next and report agree with the rows', (ws) => {
   const loop = ws.amk(['loop', 'toy', '--gpu', 'h200', '--budget', '12', '--device', 'cpu']).json;
   const status = ws.amk(['orchestrate', 'status', '--campaign', loop.campaign]).json;
