@@ -162,8 +162,7 @@ Status dry_run(const Program& program, std::uint64_t interleaving_seed) {
   AMK_CHECK(vm::check_queues(program));
   AMK_TRY(memory, vm::Memory::create(program, false));
   AMK_TRY(weights, vm::WeightBuffers::shapes(program));
-  for (TaskId id = 0; id < static_cast<TaskId>(program.tasks.size()); ++id)
-    AMK_CHECK(vm::bind_task(program, id, memory, weights));
+  for (TaskId id = 0; id < static_cast<TaskId>(program.tasks.size()); ++id) AMK_CHECK(vm::bind_task(program, id, memory, weights));
   vm::Queues queues(program);
   Rng rng(interleaving_seed);
   for (std::int64_t epoch = 0; epoch < 2; ++epoch) AMK_CHECK(queues.run_step(epoch, rng, [](TaskId) { return Status{}; }));

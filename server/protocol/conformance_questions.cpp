@@ -150,7 +150,7 @@ void add_rounds(ServerDefinition& d) {
     const std::string at = states->meaning(c.request_state());
     if (!c.request_state().empty() && at.empty()) return refused_state(c);
     if (at != "two") {
-      const auto first = ask_for(c, "step1", "Step 1: What is your name?", "name", "string");
+      auto first = ask_for(c, "step1", "Step 1: What is your name?", "name", "string");
       if (!first) {
         c.set_request_state(states->issue("one"));
         return first;

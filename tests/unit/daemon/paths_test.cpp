@@ -6,8 +6,8 @@
 
 #include <cstdlib>
 
-#include "server/protocol/random_id.h"
 #include "server/daemon/unix_socket.h"
+#include "server/protocol/random_id.h"
 
 using namespace amk;
 using namespace amk::daemon;

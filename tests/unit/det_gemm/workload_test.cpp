@@ -116,7 +116,7 @@ TEST_CASE("the simulation catches a plan that is wrong") {
   CHECK_FALSE(simulate(long_walk, 1, {})->failure.empty());
   Plan other_class = *right;
   other_class.shape.out = OutType::Fp32;  // bf16 would hide most differences
-  other_class.numeric.chunk = 64;  // the executor cuts where the class says; a tile_k that does not divide it would cut elsewhere
+  other_class.numeric.chunk = 64;         // the executor cuts where the class says; a tile_k that does not divide it would cut elsewhere
   other_class.config.tile_k = 128;
   CHECK(simulate(other_class, 1, {})->different > 0);
   std::stop_source stop;
