@@ -29,10 +29,10 @@ Training training_set(const Archive& archive) {
   for (const Observation& o : archive.observations()) all.emplace_back(o.cost ? std::log(*o.cost) : worst, &o.point);
   if (all.size() > kTrainingLimit) {
     std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    std::vector<std::pair<double, const Point*>> kept(all.begin(), all.begin() + kTrainingLimit / 2);
-    const double stride = static_cast<double>(all.size() - kTrainingLimit / 2) / (kTrainingLimit / 2.0);
-    for (std::size_t i = 0; i < kTrainingLimit / 2; ++i)
-      kept.push_back(all[kTrainingLimit / 2 + static_cast<std::size_t>(stride * static_cast<double>(i))]);
+    constexpr std::size_t kHalf = kTrainingLimit / 2;
+    std::vector<std::pair<double, const Point*>> kept(all.begin(), all.begin() + kHalf);
+    const double stride = static_cast<double>(all.size() - kHalf) / static_cast<double>(kHalf);
+    for (std::size_t i = 0; i < kHalf; ++i) kept.push_back(all[kHalf + static_cast<std::size_t>(stride * static_cast<double>(i))]);
     all = std::move(kept);
   }
   for (const auto& [y, point] : all) out.y.push_back(y), out.points.push_back(point);
