@@ -283,7 +283,11 @@ TEST_CASE("the CLI's client: results, errors with kind and data, progress, cance
   CHECK((*client->call("counter", Json::object()))["n"] == 1);
   ::kill(w.daemons().at(0), SIGKILL);
   eventually([&] { return w.daemons().empty(); });
-  CHECK((*client->call("counter", Json::object()))["n"] == 1);
+  // A call that meets the dying connection may be answered with an error, since it might have run; the next one finds a new daemon.
+  Result<Json> again = client->call("counter", Json::object());
+  if (!again) again = client->call("counter", Json::object());
+  REQUIRE(again);
+  CHECK((*again)["n"] == 1);
 }
 
 TEST_CASE("large messages pass through the shim unharmed; over-long ones are refused and the stream survives") {
