@@ -1,17 +1,19 @@
-// bench/run gemm [--prebuild] [--experiments FILE]: for each experiment, checks bits against the plain kernel and the CPU oracle, then
+// bench/run gemm [--prebuild] [--search] [--experiments FILE]: for each experiment, checks bits against the plain kernel and the CPU oracle, then
 // races the configs against cuBLAS. FILE: {"rounds": n, "sample_us": x, "experiments": [{"model": "det_gemm:…", "configs": [{…}, …]}, …]}.
-// --prebuild only fills the build cache (no GPU). Exit 77 without a GPU, 1 on any mismatch.
+// --prebuild only fills the build cache (no GPU). --search also runs the file's "searches": [{"model", "strategy", "evaluations", "seed"}],
+// each against the configs of the experiment of the same model. Exit 77 without a GPU, 1 on any mismatch.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <string>
 
-#include "bench/gemm/bed.h"
 #include "bench/gemm/cublas.h"
+#include "bench/gemm/search.h"
 #include "core/base/json.h"
 #include "core/base/parse_json.h"
 #include "core/base/resources.h"
+#include "kernels/det_gemm/bed.h"
 #include "kernels/det_gemm/workload_id.h"
 
 using namespace amk;
@@ -24,7 +26,13 @@ struct Experiment {
   std::string id;
   std::vector<Config> configs;
 };
+struct Search {
+  std::string model, strategy;
+  int evaluations = 60;
+  std::uint64_t seed = 1;
+};
 struct Suite {
+  std::vector<Search> searches;
   int rounds = 9;
   double sample_us = 3000;
   double rotate_mb = 256;
@@ -52,6 +60,10 @@ Result<Suite> read_suite(const std::string& path) {
       experiment.configs.push_back(parsed);
     }
     suite.experiments.push_back(std::move(experiment));
+  }
+  for (const Json& entry : json.value("searches", Json::array())) {
+    suite.searches.push_back({entry.at("model").get<std::string>(), entry.value("strategy", std::string("portfolio")), entry.value("evaluations", 60),
+                              entry.value("seed", std::uint64_t{1})});
   }
   return suite;
 }
@@ -100,10 +112,11 @@ Result<bool> run(const Experiment& experiment, const Suite& suite, Runner& runne
     }
     AMK_TRY(gemm, runner.compile(*plan));
     const auto launch = [gemm, &runner](const Buffers& b) { return gemm->launch(b, runner.stream().handle()); };
-    AMK_TRY(wrong, bed.mismatches(launch));
-    if (wrong != 0) {
-      std::fprintf(stderr, "  %-44s WRONG: %llu words differ (registers %d)\n", name.c_str(), static_cast<unsigned long long>(wrong),
-                   gemm->registers());
+    AMK_TRY(compared, bed.check(launch));
+    if (!compared.clean()) {
+      std::fprintf(stderr, "  %-44s WRONG: %llu words differ, %llu guard bytes, %llu input words (registers %d)\n", name.c_str(),
+                   static_cast<unsigned long long>(compared.different), static_cast<unsigned long long>(compared.guard_bytes),
+                   static_cast<unsigned long long>(compared.inputs_changed), gemm->registers());
       good = false;
       continue;
     }
@@ -120,17 +133,37 @@ Result<bool> run(const Experiment& experiment, const Suite& suite, Runner& runne
   return good;
 }
 
+Status search(const Search& wanted, const Suite& suite, Runner& runner, const Resources& resources, const std::filesystem::path& cache) {
+  SearchRun run{wanted.model, wanted.strategy, wanted.evaluations, wanted.seed, {}};
+  for (const Experiment& e : suite.experiments)
+    if (e.id == wanted.model) run.known = e.configs;
+  AMK_TRY(result, run_search(runner, run, resources, cache));
+  std::fprintf(stderr,
+               "search %s %s seed %llu: 97%% of best known after %d evaluations; found %.2f us, best known %.2f us; %d rejected, %d incorrect\n",
+               run.workload.c_str(), run.strategy.c_str(), static_cast<unsigned long long>(run.seed), result.to_97_percent, result.found_us,
+               result.best_known_us, result.rejected, result.incorrect);
+  std::fprintf(stderr, "  best after 1, 5, 10, 20, 40, last:");
+  for (const std::size_t i : {std::size_t{1}, std::size_t{5}, std::size_t{10}, std::size_t{20}, std::size_t{40}, result.best_us.size()})
+    if (i <= result.best_us.size() && i > 0) std::fprintf(stderr, " %.2f", result.best_us[i - 1]);
+  std::fprintf(stderr, "\n  %s\n", result.best_config.dump().c_str());
+  emit("search " + run.workload + " " + run.strategy + " evaluations to 97%", result.to_97_percent, "evaluations", "best known config");
+  emit("search " + run.workload + " " + run.strategy + " found / best known", result.best_known_us / result.found_us, "ratio", "best known config");
+  return {};
+}
+
 Result<int> main_result(int argc, char** argv) {
   std::string file;
-  bool prebuild = false;
+  bool prebuild = false, searches = false;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--prebuild")
       prebuild = true;
+    else if (argument == "--search")
+      searches = true;
     else if (argument == "--experiments" && i + 1 < argc)
       file = argv[++i];
     else
-      return fail(ErrorKind::InvalidArgument, "unknown argument " + argument + "; accepted: --prebuild, --experiments FILE");
+      return fail(ErrorKind::InvalidArgument, "unknown argument " + argument + "; accepted: --prebuild, --search, --experiments FILE");
   }
   AMK_TRY(resources, find_resources());
   if (file.empty()) file = (resources.config() / "tuned" / "det_gemm_bench.json").string();
@@ -165,6 +198,9 @@ Result<int> main_result(int argc, char** argv) {
   for (const Experiment& experiment : suite.experiments) {
     AMK_TRY(ok, run(experiment, suite, *runner, blas ? &*blas : nullptr));
     good = good && ok;
+  }
+  if (searches) {
+    for (const Search& wanted : suite.searches) AMK_CHECK(search(wanted, suite, *runner, resources, cache));
   }
   return good ? 0 : 1;
 }

@@ -16,6 +16,7 @@ Result<DriverExtras> load() {
   AMK_CHECK(d->library.load(extras.cuGraphLaunch, "cuGraphLaunch"));
   AMK_CHECK(d->library.load(extras.cuGraphExecDestroy, "cuGraphExecDestroy"));
   AMK_CHECK(d->library.load(extras.cuGraphDestroy, "cuGraphDestroy"));
+  AMK_CHECK(d->library.load(extras.cuPointerGetAttribute, "cuPointerGetAttribute"));
   return extras;
 }
 

@@ -1,4 +1,5 @@
-// Driver entry points that only this family and its benchmarks use: tensor maps, cluster occupancy, graphs. Thread-safe.
+// Driver entry points that only this family and its benchmarks use: tensor maps, cluster occupancy, graphs,
+// and whose memory a pointer is. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,7 @@ struct DriverExtras {
   R (*cuGraphLaunch)(GraphExecOpaque* exec, cuda::abi::Stream stream) = nullptr;
   R (*cuGraphExecDestroy)(GraphExecOpaque* exec) = nullptr;
   R (*cuGraphDestroy)(GraphOpaque* graph) = nullptr;
+  R (*cuPointerGetAttribute)(void* value, int attribute, cuda::abi::DevicePtr pointer) = nullptr;
 };
 
 Result<const DriverExtras*> driver_extras();  // once per process

@@ -38,6 +38,9 @@ class Runner {
   Result<cuda::Function> helper_text(const std::string& name, const std::string& text, const std::string& kernel,
                                      const std::vector<std::string>& options = {});
 
+  // Makes the GPU's context current on the calling thread.
+  Status make_current() const { return context_.make_current(); }
+
   // Waits for the stream; any error of earlier work shows here.
   Status synchronize() const { return stream_.synchronize(); }
 

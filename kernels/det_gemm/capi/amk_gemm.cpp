@@ -1,0 +1,270 @@
+#include "kernels/det_gemm/capi/amk_gemm.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "kernels/det_gemm/bed.h"
+#include "kernels/det_gemm/dispatch.h"
+#include "kernels/det_gemm/driver_extras.h"
+#include "kernels/det_gemm/runner.h"
+
+using namespace amk;
+using namespace amk::det_gemm;
+
+struct amk_gemm {
+  std::unique_ptr<Runner> runner;
+  TunedTable table;
+  int gpu = 0;
+  std::string error, text;
+  std::set<std::string> verified, warned;
+  amk_gemm_log log = nullptr;
+  void* log_user = nullptr;
+};
+
+namespace {
+
+thread_local std::string open_error;
+
+struct Call {
+  Problem problem;
+  Storage storage;
+  Buffers buffers;
+  std::vector<std::string> order;
+};
+
+amk_gemm_status status_of(const Error& error) {
+  switch (error.kind) {
+    case ErrorKind::InvalidArgument:
+      return AMK_GEMM_INVALID_ARGUMENT;
+    case ErrorKind::Unsupported:
+    case ErrorKind::Rejected:
+      return AMK_GEMM_UNSUPPORTED;
+    case ErrorKind::Unavailable:
+    case ErrorKind::NotFound:
+      return AMK_GEMM_UNAVAILABLE;
+    default:
+      return AMK_GEMM_FAILED;
+  }
+}
+
+std::int64_t alignment_of(const void* pointer) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  std::int64_t alignment = 256;
+  while (alignment > 1 && address % static_cast<std::uintptr_t>(alignment) != 0) alignment /= 2;
+  return alignment;
+}
+
+cuda::DevicePtr device_pointer(const void* pointer) { return reinterpret_cast<cuda::DevicePtr>(pointer); }
+
+Status check_extent(const char* field, std::int64_t value) {
+  if (value >= 0 && value <= 0x7FFFFFFF) return {};
+  return bad_field(field, value, "0 to 2147483647");
+}
+
+Result<std::int64_t> stride_or_dense(const char* field, std::int64_t given, std::int64_t row) {
+  if (given == 0) return row;
+  if (given < row) return bad_field(field, given, "0 (dense) or at least the row length " + std::to_string(row));
+  return given;
+}
+
+Result<Problem> problem_of(const amk_gemm_args& a) {
+  if (a.op < 0 || a.op > 2) return bad_field("op", a.op, "AMK_GEMM_FWD, AMK_GEMM_DA, AMK_GEMM_DB");
+  if (a.weights < 0 || a.weights > 1) return bad_field("weights", a.weights, "AMK_GEMM_WEIGHTS_KN, AMK_GEMM_WEIGHTS_NK");
+  if (a.out_type < 0 || a.out_type > 1) return bad_field("out_type", a.out_type, "AMK_GEMM_BF16, AMK_GEMM_FP32");
+  AMK_CHECK(check_extent("m", a.m));
+  AMK_CHECK(check_extent("n", a.n));
+  AMK_CHECK(check_extent("k", a.k));
+  Problem p{static_cast<Op>(a.op), a.m, a.n, a.k, static_cast<WeightLayout>(a.weights), static_cast<OutType>(a.out_type), a.chunk};
+  if (a.chunk != 0 && p.op != Op::Db) return bad_field("chunk", a.chunk, "0 unless op is AMK_GEMM_DB");
+  if (a.chunk < 0 || a.chunk % 16 != 0 || a.chunk > 0x7FFFFFFF) return bad_field("chunk", a.chunk, "0 or a positive multiple of 16");
+  if (a.chunk == 0 && (a.token_offset != 0 || a.total_in != nullptr))
+    return bad_field("token_offset", a.token_offset, "0, and total_in NULL, without chunk");
+  if (a.chunk > 0 && (a.token_offset < 0 || a.token_offset % a.chunk != 0)) {
+    return bad_field("token_offset", a.token_offset, "a multiple of chunk (" + std::to_string(a.chunk) + "): calls are cut on canonical boundaries");
+  }
+  return p;
+}
+
+std::vector<std::string> split_order(const char* text) {
+  std::vector<std::string> order;
+  std::string rest = text != nullptr ? text : "";
+  while (!rest.empty()) {
+    const std::size_t comma = rest.find(',');
+    order.push_back(rest.substr(0, comma));
+    rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+  }
+  return order;
+}
+
+// A device pointer of this handle's GPU with room for nothing in particular: the driver knows where an address lives, not how long it is.
+Status check_pointer(const char* field, const void* pointer, bool needed, int gpu) {
+  if (!needed) return {};
+  if (pointer == nullptr) return bad_field(field, nullptr, "a device pointer");
+  AMK_TRY(extras, driver_extras());
+  int ordinal = -1;
+  constexpr int kDeviceOrdinal = 9;  // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+  if (extras->cuPointerGetAttribute(&ordinal, kDeviceOrdinal, device_pointer(pointer)) != 0) {
+    return bad_field(field, reinterpret_cast<std::uintptr_t>(pointer), "a device pointer; this address is not known to the driver");
+  }
+  if (ordinal != gpu) return bad_field(field, ordinal, "memory of GPU " + std::to_string(gpu) + ", this handle's; it lies on another device");
+  return {};
+}
+
+Result<Call> parse_call(const amk_gemm& handle, const amk_gemm_args& a, bool with_pointers) {
+  if (a.struct_bytes != sizeof(amk_gemm_args))
+    return bad_field("struct_bytes", a.struct_bytes, std::to_string(sizeof(amk_gemm_args)) + ", sizeof(amk_gemm_args)");
+  Call call;
+  AMK_TRY(problem, problem_of(a));
+  call.problem = problem;
+  const Canonical shape = canonical(problem);
+  AMK_TRY(stride_x, stride_or_dense("left_stride", a.left_stride, dense_stride_x(shape)));
+  AMK_TRY(stride_y, stride_or_dense("right_stride", a.right_stride, dense_stride_y(shape)));
+  AMK_TRY(stride_out, stride_or_dense("out_stride", a.out_stride, shape.n));
+  call.storage = {stride_x, stride_y, stride_out, alignment_of(a.left), alignment_of(a.right), alignment_of(a.out)};
+  call.order = split_order(a.implementation);
+  if (!with_pointers) return call;
+  AMK_CHECK(check_pointer("left", a.left, shape.m * shape.k > 0, handle.gpu));
+  AMK_CHECK(check_pointer("right", a.right, shape.n * shape.k > 0, handle.gpu));
+  AMK_CHECK(check_pointer("out", a.out, shape.m * shape.n > 0, handle.gpu));
+  AMK_CHECK(check_pointer("total_in", a.total_in, a.total_in != nullptr, handle.gpu));
+  const int element = problem.out == OutType::Bf16 ? 2 : 4;
+  if (call.storage.align_x < 2 || call.storage.align_y < 2 || call.storage.align_out < element || alignment_of(a.total_in) < 4) {
+    return bad_field("pointers", nullptr, "addresses that are multiples of their element size");
+  }
+  call.buffers = {device_pointer(a.left), device_pointer(a.right), device_pointer(a.out), device_pointer(a.total_in)};
+  return call;
+}
+
+void warn(amk_gemm& handle, const std::string& message) {
+  if (!handle.warned.insert(message).second) return;  // once each
+  if (handle.log != nullptr)
+    handle.log(handle.log_user, message.c_str());
+  else
+    std::fprintf(stderr, "amk_gemm: %s\n", message.c_str());
+}
+
+// A hit is verified before it is used: the same config on a small problem of the same kind, against the plain kernel.
+Status verify(amk_gemm& handle, const Call& call, const Plan& plan) {
+  const Config& c = plan.config;
+  Problem small = call.problem;
+  const Canonical full = canonical(call.problem);
+  const std::int64_t rows = std::int64_t{c.swap ? c.tile_n * c.cluster_n : c.tile_m * c.cluster_m} + 72;
+  const std::int64_t cols = std::int64_t{c.swap ? c.tile_m * c.cluster_m : c.tile_n * c.cluster_n} + 72;
+  Canonical wanted = full;
+  wanted.m = std::min(full.m, rows);
+  wanted.n = std::min(full.n, cols);
+  wanted.k = std::min<std::int64_t>(full.k, call.problem.chunk > 0 ? 2 * call.problem.chunk + 40 : 520);
+  const bool kn = small.weights == WeightLayout::KN;
+  if (small.op == Op::Fwd)
+    small.M = wanted.m, small.N = wanted.n, small.K = wanted.k;
+  else if (small.op == Op::Da)
+    small.M = wanted.m, small.K = wanted.n, small.N = wanted.k;
+  else
+    small.M = wanted.k, (kn ? small.K : small.N) = wanted.m, (kn ? small.N : small.K) = wanted.n;
+  const auto small_plan = make_plan(canonical(small), dense_storage(canonical(small)), c, handle.runner->target());
+  if (!small_plan) return {};  // e.g. dense small strides that TMA cannot take: the large call's own plan was accepted
+  const std::string key = to_json(*small_plan).dump();
+  if (handle.verified.count(key) != 0) return {};
+  AMK_TRY(gemm, handle.runner->compile(*small_plan));
+  AMK_TRY(bed, Bed::make(*handle.runner, small, 0x5EED, 0));
+  AMK_TRY(compared, bed.check([&](const Buffers& b) { return gemm->launch(b, handle.runner->stream().handle()); }));
+  if (!compared.clean()) {
+    return fail(ErrorKind::Internal,
+                "the chosen kernel differs from the plain one in " + std::to_string(compared.different) + " words; it is not used");
+  }
+  handle.verified.insert(key);
+  return {};
+}
+
+Status run(amk_gemm& handle, const amk_gemm_args& args, void* stream) {
+  AMK_CHECK(handle.runner->make_current());  // the caller's thread may be another than the one that opened
+  AMK_TRY(call, parse_call(handle, args, true));
+  if (canonical(call.problem).m == 0 || canonical(call.problem).n == 0) return {};
+  AMK_TRY(choice, choose(call.problem, call.storage, handle.runner->target(), handle.table, call.order));
+  for (const std::string& message : choice.warnings) warn(handle, message);
+  AMK_CHECK(verify(handle, call, choice.plan));
+  AMK_TRY(gemm, handle.runner->compile(choice.plan));
+  return gemm->launch(call.buffers, static_cast<cuda::abi::Stream>(stream));
+}
+
+Result<amk_gemm*> open(int gpu, const char* cache_dir, const char* resources_dir) {
+  AMK_TRY(resources, resources_dir != nullptr ? find_resources(resources_dir, {}, {}) : find_resources());
+  auto handle = std::make_unique<amk_gemm>();
+  const std::filesystem::path cache =
+      cache_dir != nullptr ? std::filesystem::path(cache_dir) : std::filesystem::temp_directory_path() / "amk-gemm-cache";
+  AMK_TRY(runner, Runner::open(gpu, resources, cache));
+  AMK_TRY(numeric, numeric_class_of(runner->target().sm_major, runner->target().sm_minor));
+  handle->runner = std::move(runner);
+  handle->gpu = gpu;
+  AMK_TRY(table, TunedTable::load(resources.config() / "tuned" / "det_gemm.json"));
+  handle->table = std::move(table);
+  return handle.release();
+}
+
+}  // namespace
+
+extern "C" {
+
+amk_gemm_status amk_gemm_open(int gpu, const char* cache_dir, const char* resources_dir, amk_gemm** handle) {
+  if (handle == nullptr) return AMK_GEMM_INVALID_ARGUMENT;
+  *handle = nullptr;
+  const auto opened = open(gpu, cache_dir, resources_dir);
+  if (!opened) {
+    open_error = opened.error().message;
+    return status_of(opened.error());
+  }
+  *handle = *opened;
+  return AMK_GEMM_OK;
+}
+
+void amk_gemm_close(amk_gemm* handle) { delete handle; }
+
+amk_gemm_status amk_gemm_run(amk_gemm* handle, const amk_gemm_args* args, void* stream) {
+  if (handle == nullptr) return AMK_GEMM_INVALID_ARGUMENT;
+  if (args == nullptr) {
+    handle->error = "args is NULL; accepted: a pointer to amk_gemm_args";
+    return AMK_GEMM_INVALID_ARGUMENT;
+  }
+  const Status done = run(*handle, *args, stream);
+  if (done) return AMK_GEMM_OK;
+  handle->error = done.error().message;
+  return status_of(done.error());
+}
+
+const char* amk_gemm_error(const amk_gemm* handle) { return handle == nullptr ? open_error.c_str() : handle->error.c_str(); }
+
+const char* amk_gemm_numeric_class(amk_gemm* handle, const amk_gemm_args* args) {
+  if (handle == nullptr || args == nullptr) return nullptr;
+  const auto call = parse_call(*handle, *args, false);
+  auto numeric = numeric_class_of(handle->runner->target().sm_major, handle->runner->target().sm_minor);
+  if (call && numeric && call->problem.chunk > 0) numeric = chunked(*numeric, call->problem.chunk);
+  if (!call || !numeric) {
+    handle->error = !call ? call.error().message : numeric.error().message;
+    return nullptr;
+  }
+  handle->text = numeric->id;
+  return handle->text.c_str();
+}
+
+const char* amk_gemm_explain(amk_gemm* handle, const amk_gemm_args* args) {
+  if (handle == nullptr || args == nullptr) return nullptr;
+  const auto call = parse_call(*handle, *args, false);
+  const auto choice = call ? choose(call->problem, call->storage, handle->runner->target(), handle->table, call->order)
+                           : Result<Choice>(tl::unexpected<Error>(call.error()));
+  if (!choice) {
+    handle->error = choice.error().message;
+    return nullptr;
+  }
+  handle->text = choice->implementation + " (" + choice->origin + ")";
+  return handle->text.c_str();
+}
+
+void amk_gemm_set_log(amk_gemm* handle, amk_gemm_log log, void* user) {
+  if (handle == nullptr) return;
+  handle->log = log;
+  handle->log_user = user;
+}
+
+}  // extern "C"
