@@ -1,0 +1,312 @@
+// Decode on the local GPU: milliseconds per token of any number of configs, in turn, after a check against the oracle.
+// bench_decode --model llama-3.2-1b [--configs FILE] [--check TOKENS] [--positions 192:320] [--rounds 5] [--max-seq 512] [--cache DIR] [--trace FILE]
+// FILE: one JSON object a line, {"name": …, "config": {…}}. Prints one JSON object a line.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <thread>
+
+#include "core/base/parse_json.h"
+#include "core/base/random.h"
+#include "core/base/resources.h"
+#include "core/base/stats.h"
+#include "core/model/load.h"
+#include "core/reference/forward.h"
+#include "core/reference/native.h"
+#include "kernels/evaluator/nvml.h"
+#include "kernels/megakernel/gpu_model.h"
+
+using namespace amk;
+
+namespace {
+
+struct Entry {
+  std::string name;
+  ScheduleConfig config;
+  BuiltCandidate built;
+  std::unique_ptr<DeviceProgram> program;
+  std::string error;
+  double max_abs = 0, mean_abs = 0;
+  int agree = 0, checked = 0;
+  bool repeatable = true, written = true;
+  std::vector<double> token_us;
+};
+
+void print(const Json& line) { std::cout << line.dump() << std::endl; }
+
+struct Reference {
+  std::vector<int> tokens;
+  std::vector<std::vector<float>> oracle;
+  double native_max = 0, native_mean = 0;
+  int native_agree = 0;
+};
+
+Result<Reference> make_reference(const std::shared_ptr<const Weights>& weights, int tokens, int max_seq, bool native) {
+  Reference r;
+  Rng rng(12345);
+  Oracle oracle(weights, max_seq);
+  NativeForward low(weights, max_seq);
+  double sum = 0;
+  for (int i = 0; i < tokens; ++i) {
+    r.tokens.push_back(static_cast<int>(rng.below(static_cast<std::uint64_t>(weights->spec().vocab))));
+    AMK_TRY(logits, oracle.step(r.tokens.back()));
+    r.oracle.emplace_back(logits.begin(), logits.end());
+    if (!native) continue;
+    AMK_TRY(low_logits, low.step(r.tokens.back()));
+    for (std::size_t j = 0; j < low_logits.size(); ++j) {
+      const double e = std::abs(low_logits[j] - logits[j]);
+      r.native_max = std::max(r.native_max, e);
+      sum += e;
+    }
+    r.native_agree += argmax(low_logits) == argmax(logits) ? 1 : 0;
+  }
+  r.native_mean = sum / std::max(1, tokens) / weights->spec().vocab;
+  return r;
+}
+
+Status check(GpuModel& model, Entry& e, const Reference& reference) {
+  const auto& seq = model.sequence();
+  const auto& stream = model.stream();
+  AMK_CHECK(seq.set_tokens(reference.tokens, 0, stream));
+  std::vector<std::vector<float>> first;
+  double sum = 0;
+  for (int turn = 0; turn < 2; ++turn) {
+    AMK_CHECK(seq.poison_kv(stream));
+    for (std::size_t i = 0; i < reference.tokens.size(); ++i) {
+      AMK_CHECK(seq.poison_outputs(stream));
+      AMK_CHECK(e.program->poison_activations(stream));
+      AMK_CHECK(model.run(*e.program, {static_cast<int>(i), false}));
+      AMK_TRY(logits, seq.read_logits(stream));
+      AMK_TRY(next, seq.read_next_token(stream));
+      if (turn == 1) {
+        if (std::memcmp(logits.data(), first[i].data(), logits.size() * 4) != 0) e.repeatable = false;
+        continue;
+      }
+      for (std::size_t j = 0; j < logits.size(); ++j) {
+        if (!std::isfinite(logits[j])) e.written = false;
+        const double err = std::isfinite(logits[j]) ? std::abs(logits[j] - reference.oracle[i][j]) : 1e30;
+        e.max_abs = std::max(e.max_abs, err);
+        sum += err;
+      }
+      if (next != argmax(logits)) e.written = false;
+      e.agree += next == argmax(reference.oracle[i]) ? 1 : 0;
+      ++e.checked;
+      first.push_back(std::move(logits));
+    }
+  }
+  e.mean_abs = sum / std::max(1, e.checked) / model.spec().vocab;
+  AMK_TRY(damage, seq.damaged_guards(stream));
+  AMK_TRY(damage2, e.program->damaged_guards(stream));
+  if (damage + damage2 != 0) e.error = "guard bytes damaged: " + std::to_string(damage + damage2);
+  return {};
+}
+
+Result<double> time_tokens(GpuModel& model, Entry& e, int first, int last) {
+  AMK_TRY(start, cuda::Event::create());
+  AMK_TRY(end, cuda::Event::create());
+  AMK_CHECK(start.record(model.stream()));
+  for (int p = first; p < last; ++p) AMK_CHECK(model.enqueue(*e.program, {p, true}));
+  AMK_CHECK(end.record(model.stream()));
+  AMK_CHECK(e.program->check(model.stream()));
+  AMK_TRY(us, cuda::Event::elapsed_us(start, end));
+  return us / (last - first);
+}
+
+Result<std::vector<Entry>> read_entries(const std::string& path) {
+  std::vector<Entry> entries;
+  if (path.empty()) {
+    entries.emplace_back().name = "default";
+    return entries;
+  }
+  std::ifstream in(path);
+  std::string line;
+  while (std::getline(in, line)) {
+    if (line.empty() || line[0] == '#') continue;
+    AMK_TRY(json, parse_json(line, path));
+    AMK_TRY(config, parse_schedule_config(json.at("config")));
+    Entry e;
+    e.name = json.value("name", "");
+    e.config = config;
+    entries.push_back(std::move(e));
+  }
+  return entries;
+}
+
+// Where a token's time goes, from one traced step: per kind of task, medians over tasks of each phase, in ns.
+Status trace(GpuModel& model, const Entry& e, int position, const std::string& path) {
+  PlanOptions options;
+  options.trace = true;
+  AMK_TRY(built, model.build(e.config, options));
+  AMK_TRY(program, model.load(built));
+  for (int i = 0; i < 3; ++i) AMK_CHECK(model.run(program, {position, false}));
+  std::vector<std::uint64_t> marks;
+  AMK_CHECK(program.read_trace(marks, model.stream()));
+  const auto& plan = program.plan();
+  std::size_t longest = 0;
+  for (const auto& q : plan.queues) longest = std::max<std::size_t>(longest, q.task_count);
+  std::ofstream out(path);
+  out << "sm\ttask\tname";
+  for (int m = 0; m < amk_vm::kTraceMarks; ++m) out << "\tt" << m;
+  out << "\n";
+  std::uint64_t zero = ~0ull;
+  for (const auto t : marks)
+    if (t != 0) zero = std::min(zero, t);
+  for (std::size_t sm = 0; sm < plan.queues.size(); ++sm) {
+    for (std::size_t i = 0; i < plan.queues[sm].task_count; ++i) {
+      out << sm << "\t" << i << "\t" << task_name(*built.program, plan.task_ids[sm][i]);
+      for (int m = 0; m < amk_vm::kTraceMarks; ++m) {
+        const auto t = marks[(sm * longest + i) * amk_vm::kTraceMarks + static_cast<std::size_t>(m)];
+        out << "\t" << (t == 0 ? -1 : static_cast<std::int64_t>(t - zero));
+      }
+      out << "\n";
+    }
+  }
+  return {};
+}
+
+// Fills the build cache on a machine without a GPU; the limits are those of an H200 unless the architecture says otherwise.
+Status build_only(const ModelSpec& spec, const std::vector<Entry>& entries, const std::string& architecture, int max_seq, const std::string& folder) {
+  DeviceLimits limits{architecture, std::atoi(architecture.c_str() + 3) / 10, 132, 232448, 1024};
+  AMK_TRY(compiler, NvrtcCompiler::open());
+  AMK_TRY(cache, BuildCache::open(folder));
+  for (const Entry& e : entries) {
+    auto built = build_candidate(spec, e.config, limits, max_seq, compiler, cache);
+    Json line = {{"config", e.name}};
+    if (built) {
+      line.update({{"build_ms", built->build_ms},
+                   {"log", built->kernel.log},
+                   {"shared_bytes", built->plan.shared_bytes},
+                   {"tasks", built->program->tasks.size()},
+                   {"options", built->plan.request.options}});
+    } else {
+      line["error"] = to_json(built.error());
+    }
+    print(line);
+  }
+  return {};
+}
+
+Status run(std::map<std::string, std::string> args) {
+  const auto arg = [&](const char* name, const char* fallback) {
+    const auto it = args.find(name);
+    return it == args.end() ? std::string(fallback) : it->second;
+  };
+  AMK_TRY(resources, find_resources());
+  AMK_TRY(ref, resolve_model(arg("--model", "llama-3.2-1b"), ModelSources::from_environment(resources.config())));
+  const int max_seq = std::min(std::atoi(arg("--max-seq", "512").c_str()), ref.spec.max_position);
+  AMK_TRY(entries, read_entries(arg("--configs", "")));
+  if (args.count("--build-only") != 0) return build_only(ref.spec, entries, arg("--build-only", ""), max_seq, arg("--cache", "/tmp/amk-cubins"));
+  AMK_TRY(gpus, gpu_devices());
+  const GpuDevice& gpu = gpus.front();
+  AMK_TRY(weights, load_weights(ref));
+  AMK_TRY(model, GpuModel::open(gpu, weights, max_seq, arg("--cache", "/tmp/amk-cubins")));
+  const auto started = std::chrono::steady_clock::now();
+  const auto note = [&](const char* what) {
+    std::fprintf(stderr, "[%.1f s] %s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count(), what);
+  };
+  std::vector<Result<BuiltCandidate>> builds(entries.size(), Result<BuiltCandidate>());
+  {
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < entries.size(); ++i) threads.emplace_back([&, i] { builds[i] = model->build(entries[i].config); });
+    for (auto& t : threads) t.join();
+  }
+  note("built");
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    Entry& e = entries[i];
+    auto& built = builds[i];
+    if (!built) {
+      e.error = built.error().message + (built.error().data.contains("log") ? "\n" + built.error().data["log"].get<std::string>() : "");
+      continue;
+    }
+    e.built = std::move(*built);
+    auto program = model->load(e.built);
+    if (!program) {
+      e.error = program.error().message;
+      continue;
+    }
+    e.program = std::make_unique<DeviceProgram>(std::move(*program));
+  }
+  note("loaded");
+  Reference reference;
+  if (const int tokens = std::atoi(arg("--check", "0").c_str()); tokens > 0) {
+    AMK_TRY(made, make_reference(weights, tokens, max_seq, arg("--native", "1") == "1"));
+    reference = std::move(made);
+    note("reference made");
+    print({{"model", ref.spec.name},
+           {"native_max_abs", reference.native_max},
+           {"native_mean_abs", reference.native_mean},
+           {"native_agree", reference.native_agree},
+           {"of", tokens}});
+    for (Entry& e : entries) {
+      if (!e.program) continue;
+      if (const Status s = check(*model, e, reference); !s) e.error = s.error().message;
+    }
+  }
+  note("checked");
+  const std::string positions = arg("--positions", "192:320");
+  const int first = std::atoi(positions.c_str()), last = std::atoi(positions.substr(positions.find(':') + 1).c_str());
+  const int rounds = std::atoi(arg("--rounds", "5").c_str());
+  if (rounds > 0) {
+    // A finite cache behind the timed positions.
+    for (Entry& e : entries) {
+      if (!e.program || !e.error.empty()) continue;
+      AMK_CHECK(model->sequence().set_tokens(std::vector<int>{1}, 0, model->stream()));
+      if (auto us = time_tokens(*model, e, 0, std::min(first, max_seq)); first > 0 && !us) e.error = us.error().message;
+      break;
+    }
+    for (int round = 0; round < rounds; ++round) {
+      for (Entry& e : entries) {
+        if (!e.program || !e.error.empty()) continue;
+        auto us = time_tokens(*model, e, first, last);
+        if (us)
+          e.token_us.push_back(*us);
+        else
+          e.error = us.error().message;
+      }
+    }
+  }
+  if (const std::string path = arg("--trace", ""); !path.empty()) {
+    int n = 0;
+    for (const Entry& e : entries) {
+      if (!e.program || !e.error.empty()) continue;
+      if (const Status s = trace(*model, e, first, path + "." + std::to_string(n++) + ".tsv"); !s)
+        std::fprintf(stderr, "trace: %s\n", s.error().message.c_str());
+    }
+  }
+  const double bytes = static_cast<double>(ref.spec.decode_weight_bytes());
+  for (Entry& e : entries) {
+    const double us = e.token_us.empty() ? 0 : median(e.token_us);
+    Json line = {{"bench", "decode"}, {"model", ref.spec.name}, {"gpu", gpu.product}, {"config", e.name}, {"error", e.error}};
+    if (e.program) {
+      line["registers"] = e.program->registers();
+      line["local_bytes"] = e.program->local_bytes();
+      line["shared_bytes"] = e.program->plan().shared_bytes;
+      line["build_ms"] = e.built.build_ms;
+      line["tasks"] = e.built.program->tasks.size();
+    }
+    if (e.checked > 0)
+      line.update({{"max_abs", e.max_abs}, {"mean_abs", e.mean_abs}, {"agree", e.agree}, {"repeatable", e.repeatable}, {"written", e.written}});
+    if (us > 0)
+      line.update({{"us_per_token", us}, {"best_us", *std::min_element(e.token_us.begin(), e.token_us.end())}, {"weights_gbs", bytes / us / 1e3}});
+    print(line);
+  }
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::map<std::string, std::string> args;
+  for (int i = 1; i + 1 < argc; i += 2) args[argv[i]] = argv[i + 1];
+  const Status status = run(std::move(args));
+  if (!status) {
+    std::fprintf(stderr, "%s\n", to_json(status.error()).dump().c_str());
+    return status.error().kind == ErrorKind::Unavailable ? 77 : 3;
+  }
+  return 0;
+}

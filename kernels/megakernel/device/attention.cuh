@@ -1,0 +1,246 @@
+// Attention of the query heads of one kv head over the KV blocks of one split, by all consumer warps.
+// A cache row is spread over kLanesPerRow lanes, 16 bytes each (fp32: 32); the groups of lanes of all warps take positions in turn and keep a running
+// softmax of their own, merged at the end in a fixed order. The first rows are on their way before the wait: they are older than this step.
+#pragma once
+
+#include "stage.cuh"
+
+namespace amk_vm {
+
+constexpr u32 pow2_ceil(u32 n) {
+  u32 p = 1;
+  while (p < n) p *= 2;
+  return p;
+}
+
+constexpr u32 kRowPieces = kHeadDim / 8;  // eight elements a lane
+constexpr u32 kLanesPerRow = pow2_ceil(kRowPieces) < 32 ? pow2_ceil(kRowPieces) : 32;
+constexpr u32 kRowsPerWarp = 32 / kLanesPerRow;
+constexpr u32 kPiecesPerLane = (kRowPieces + kLanesPerRow - 1) / kLanesPerRow;  // 1 up to head_dim 256
+constexpr u32 kRowsPerTurn = kRowsPerWarp * kConsumerWarps;
+// Rows a lane group has in flight; fewer where registers are short.
+constexpr u32 kFlight = kConsumerWarps > 16 ? 1 : (kConsumerWarps > 8 || kKvType == kF32 || kGqa > 4) ? 2 : 4;
+static_assert(kPiecesPerLane == 1, "head_dim at most 256");
+
+// Eight elements of type T from L2.
+template <int T>
+struct Piece {
+  uint4 bits[T == kF32 ? 2 : 1];
+  __device__ __forceinline__ void load(const u8* base, u64 element) {
+    bits[0] = load_l2_16(base + element * kBytesOf<T>);
+    if constexpr (T == kF32) bits[1] = load_l2_16(base + element * 4 + 16);
+  }
+  __device__ __forceinline__ void unpack(float (&out)[8]) const {
+    if constexpr (T == kF32) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        out[i * 4] = __uint_as_float(bits[i].x);
+        out[i * 4 + 1] = __uint_as_float(bits[i].y);
+        out[i * 4 + 2] = __uint_as_float(bits[i].z);
+        out[i * 4 + 3] = __uint_as_float(bits[i].w);
+      }
+    } else {
+      unpack_pair<T>(bits[0].x, out[0], out[1]);
+      unpack_pair<T>(bits[0].y, out[2], out[3]);
+      unpack_pair<T>(bits[0].z, out[4], out[5]);
+      unpack_pair<T>(bits[0].w, out[6], out[7]);
+    }
+  }
+};
+
+struct SplitRange {
+  u32 first_block, split, count;  // positions of the split, counted through its blocks
+  int low, position;
+  // The split's i-th position.
+  __device__ __forceinline__ int at(u32 i) const {
+    return static_cast<int>((split + kSplits * (first_block + i / kKvBlock)) * kKvBlock + i % kKvBlock);
+  }
+};
+
+__device__ __forceinline__ SplitRange split_range(int position, u32 split) {
+  SplitRange r;
+  r.position = position;
+  r.low = kSlidingWindow > 0 && position >= kSlidingWindow ? position - kSlidingWindow + 1 : 0;
+  r.split = split;
+  const u32 last_block = static_cast<u32>(position) / kKvBlock, low_block = static_cast<u32>(r.low) / kKvBlock;
+  // Blocks split, split + kSplits, …: those in [low_block, last_block].
+  r.first_block = low_block <= split ? 0 : (low_block - split + kSplits - 1) / kSplits;
+  const u32 end_block = last_block < split ? 0 : (last_block - split) / kSplits + 1;
+  r.count = end_block > r.first_block ? (end_block - r.first_block) * kKvBlock : 0;
+  return r;
+}
+
+// Warps' records merged in their order, stored, signalled. All consumer threads, after the records are written.
+__device__ __forceinline__ void merge_warps(const Block& block, const Params& p, const TaskDesc& task, u32 index, bool active) {
+  const float* records = reinterpret_cast<const float*>(block.act());
+  consumer_barrier();
+
+  u32 reply = 0;
+  if (active) {
+    u8* out = p.activations + task.output;
+    for (u32 i = thread_index(); i < kGqa * kHeadDim / 2; i += kConsumers) {
+      const u32 g = i / (kHeadDim / 2), e = i % (kHeadDim / 2) * 2;
+      float all_top = -kInfinity;
+#pragma unroll 8
+      for (int w = 0; w < kConsumerWarps; ++w) all_top = fmaxf(all_top, records[(w * kGqa + g) * kPartialRecord + kHeadDim]);
+      float a = 0.0f, b = 0.0f, all_total = 0.0f;
+#pragma unroll 8
+      for (int w = 0; w < kConsumerWarps; ++w) {
+        const float* record = records + (w * kGqa + g) * kPartialRecord;
+        const float2 tail = *reinterpret_cast<const float2*>(record + kHeadDim);
+        const float2 pair = *reinterpret_cast<const float2*>(record + e);
+        const float keep = tail.x == -kInfinity ? 0.0f : fast_exp2(tail.x - all_top);
+        all_total = fmaf(keep, tail.y, all_total);
+        a = fmaf(keep, pair.x, a);
+        b = fmaf(keep, pair.y, b);
+      }
+      if constexpr (kSplits == 1) {
+        store_pair<kActType>(out, (static_cast<u64>(task.head) * kGqa + g) * kHeadDim + e, a / all_total, b / all_total, reply);
+      } else {
+        // Partials: [split][kv head][query head of the group]; all four tail words are written, so that no byte of the record is left over.
+        float* record = reinterpret_cast<float*>(out) + (static_cast<u64>(task.split) * kHeads + task.head * kGqa + g) * kPartialRecord;
+        store_pair<kF32>(reinterpret_cast<u8*>(record), e, a, b, reply);
+        if (e == 0) {
+          store_pair<kF32>(reinterpret_cast<u8*>(record), kHeadDim, all_top, all_total, reply);
+          store_pair<kF32>(reinterpret_cast<u8*>(record), kHeadDim + 2, 0.0f, 0.0f, reply);
+        }
+      }
+    }
+  }
+  await_replies(block.sink(), reply);
+  consumer_barrier();
+  if (thread_index() == 0 && task.signal != kNoOffset) signal_counter(p.counters + task.signal * kCounterStride);
+  trace_mark(p, index, kMarkPublished, thread_index() == 0);
+}
+
+__device__ __forceinline__ void attention_scalar(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
+  const u32 warp = thread_index() / 32, lane = thread_index() % 32;
+  const u32 piece = lane % kLanesPerRow, group = warp * kRowsPerWarp + lane / kLanesPerRow;
+  const bool lane_used = piece < kRowPieces;
+  const bool active = p.position >= task.pos_lo && p.position < task.pos_hi;
+  const SplitRange range = split_range(p.position, task.split);
+  const u64 k_base = cache_row(task.layer, 0, task.head, 0) + piece * 8, v_base = cache_row(task.layer, 1, task.head, 0) + piece * 8;
+
+  Piece<kKvType> k[kFlight], v[kFlight];
+  const auto load = [&](u32 first, bool old_rows) {
+#pragma unroll
+    for (u32 j = 0; j < kFlight; ++j) {
+      const u32 i = first + j * kRowsPerTurn + group;
+      const int at = range.at(i);
+      // The row of this step is written during it: before the wait it is left alone.
+      if (active && lane_used && i < range.count && at >= range.low && at <= range.position && (at < range.position) == old_rows) {
+        k[j].load(p.kv, k_base + static_cast<u64>(at) * kHeadDim);
+        v[j].load(p.kv, v_base + static_cast<u64>(at) * kHeadDim);
+      }
+    }
+  };
+  load(0, true);
+  wait_dependencies(block, p, task, index);
+  if (block.aborted() != 0) return;
+  load(0, false);
+
+  // Query pieces stay packed: registers are what limits the rows in flight. The scale turns exp2 into the softmax's exponential.
+  const float scale = 1.4426950408889634f * rsqrtf(static_cast<float>(kHeadDim));
+  Piece<kActType> q[kGqa];
+#pragma unroll
+  for (int g = 0; g < kGqa; ++g) {
+    if (active && lane_used) q[g].load(p.activations + task.input, (static_cast<u64>(task.head) * kGqa + g) * kHeadDim + piece * 8);
+  }
+
+  float top[kGqa], total[kGqa], sum[kGqa][8];
+#pragma unroll
+  for (int g = 0; g < kGqa; ++g) {
+    top[g] = -kInfinity;
+    total[g] = 0.0f;
+#pragma unroll
+    for (int e = 0; e < 8; ++e) sum[g][e] = 0.0f;
+  }
+  const u32 count = active ? range.count : 0;
+  for (u32 first = 0; first < count; first += kFlight * kRowsPerTurn) {
+    if (first > 0) {
+      load(first, true);
+      load(first, false);
+    }
+    bool valid[kFlight];
+#pragma unroll
+    for (u32 j = 0; j < kFlight; ++j) {
+      const u32 i = first + j * kRowsPerTurn + group;
+      const int at = range.at(i);
+      valid[j] = i < count && at >= range.low && at <= range.position;
+    }
+    float score[kFlight][kGqa];
+#pragma unroll
+    for (int g = 0; g < kGqa; ++g) {
+      float query[8];
+      q[g].unpack(query);
+#pragma unroll
+      for (u32 j = 0; j < kFlight; ++j) {
+        float key[8], dot = 0.0f;
+        k[j].unpack(key);
+#pragma unroll
+        for (int e = 0; e < 8; ++e) dot = fmaf(query[e], key[e], dot);
+        score[j][g] = lane_used && valid[j] ? dot * scale : 0.0f;
+      }
+    }
+#pragma unroll
+    for (u32 d = 1; d < kLanesPerRow; d *= 2) {
+#pragma unroll
+      for (u32 j = 0; j < kFlight; ++j) {
+#pragma unroll
+        for (int g = 0; g < kGqa; ++g) score[j][g] += __shfl_xor_sync(0xffffffffu, score[j][g], d);
+      }
+    }
+#pragma unroll
+    for (int g = 0; g < kGqa; ++g) {
+      float next = top[g];
+#pragma unroll
+      for (u32 j = 0; j < kFlight; ++j) next = valid[j] ? fmaxf(next, score[j][g]) : next;
+      const float keep = next == -kInfinity ? 0.0f : fast_exp2(top[g] - next);
+      total[g] *= keep;
+#pragma unroll
+      for (int e = 0; e < 8; ++e) sum[g][e] *= keep;
+      top[g] = next;
+    }
+#pragma unroll
+    for (u32 j = 0; j < kFlight; ++j) {
+      float value[8];
+      v[j].unpack(value);
+#pragma unroll
+      for (int g = 0; g < kGqa; ++g) {
+        const float weight = valid[j] ? fast_exp2(score[j][g] - top[g]) : 0.0f;
+        total[g] += weight;
+#pragma unroll
+        for (int e = 0; e < 8; ++e) sum[g][e] = valid[j] ? fmaf(weight, value[e], sum[g][e]) : sum[g][e];
+      }
+    }
+  }
+
+  trace_mark(p, index, kMarkComputed, thread_index() == 0);
+  // Merge the warp's lane groups, then the warps: records of (sums, maximum, total) in the vector's shared memory.
+  float* records = reinterpret_cast<float*>(block.act());
+#pragma unroll
+  for (int g = 0; g < kGqa; ++g) {
+    float warp_top = top[g];
+#pragma unroll
+    for (u32 d = kLanesPerRow; d < 32; d *= 2) warp_top = fmaxf(warp_top, __shfl_xor_sync(0xffffffffu, warp_top, d));
+    const float keep = warp_top == -kInfinity ? 0.0f : fast_exp2(top[g] - warp_top);
+    total[g] *= keep;
+#pragma unroll
+    for (int e = 0; e < 8; ++e) sum[g][e] *= keep;
+#pragma unroll
+    for (u32 d = kLanesPerRow; d < 32; d *= 2) {
+      total[g] += __shfl_xor_sync(0xffffffffu, total[g], d);
+#pragma unroll
+      for (int e = 0; e < 8; ++e) sum[g][e] += __shfl_xor_sync(0xffffffffu, sum[g][e], d);
+    }
+    float* record = records + (warp * kGqa + g) * kPartialRecord;
+    if (lane < kRowPieces) {
+      *reinterpret_cast<float4*>(record + piece * 8) = make_float4(sum[g][0], sum[g][1], sum[g][2], sum[g][3]);
+      *reinterpret_cast<float4*>(record + piece * 8 + 4) = make_float4(sum[g][4], sum[g][5], sum[g][6], sum[g][7]);
+    }
+    if (lane == 0) *reinterpret_cast<float2*>(record + kHeadDim) = make_float2(warp_top, total[g]);
+  }
+  merge_warps(block, p, task, index, active);
+}
+
+}  // namespace amk_vm

@@ -1,0 +1,148 @@
+// Numbers that the host compiled in, and small arithmetic. Every macro below comes from device_plan.cpp.
+#pragma once
+
+#include "layout.cuh"
+
+namespace amk_vm {
+
+#define kInfinity __int_as_float(0x7f800000)
+
+// Element types of weights, activations, KV cache.
+enum Type { kF32 = 0, kF16 = 1, kBF16 = 2 };
+constexpr int kWeightType = AMK_WEIGHT_TYPE, kActType = AMK_ACT_TYPE, kKvType = AMK_KV_TYPE;
+template <int T>
+constexpr int kBytesOf = T == kF32 ? 4 : 2;
+
+constexpr int kHidden = AMK_HIDDEN, kInter = AMK_INTER, kHeads = AMK_HEADS, kKvHeads = AMK_KV_HEADS, kHeadDim = AMK_HEAD_DIM, kVocab = AMK_VOCAB;
+constexpr int kGqa = kHeads / kKvHeads, kQRows = kHeads * kHeadDim, kKvRows = kKvHeads * kHeadDim;
+constexpr int kMaxSeq = AMK_MAX_SEQ, kSlidingWindow = AMK_SLIDING_WINDOW;  // 0: none
+constexpr bool kQkNorm = AMK_QK_NORM;
+constexpr float kEps = AMK_RMS_EPS;
+
+constexpr int kConsumerWarps = AMK_CONSUMER_WARPS, kConsumers = kConsumerWarps * 32;
+constexpr int kBlockThreads = kConsumers + 32;
+constexpr int kSlots = AMK_RING_SLOTS, kSlotBytes = AMK_SLOT_BYTES, kWindow = AMK_WINDOW, kDepth = AMK_DEPTH,
+              kBoost = AMK_BOOST;  // kSlots 0: direct loads
+constexpr int kKvBlock = AMK_KV_BLOCK, kSplits = AMK_SPLITS;
+constexpr bool kMma = AMK_MMA, kPackedLayout = AMK_PACKED;
+constexpr bool kConfirmed = AMK_CONFIRMED;
+constexpr bool kBulk = AMK_BULK;
+constexpr int kUnit = 8;         // rows of a unit: core/program/packing.h
+constexpr int kPartialTail = 4;  // floats behind a head's partial: maximum, sum, two unused
+constexpr int kBatchUnitsMax = 16;
+constexpr int kSlotArrivals = AMK_SLOT_ARRIVALS;    // segments of a full chunk, at most
+constexpr int kPartialFloats = AMK_PARTIAL_FLOATS;  // of one of the two buffers
+constexpr int kActBytes = AMK_ACT_BYTES;
+
+// As core/program/program.h numbers them; device_plan.cpp compares.
+enum OpId : u32 {
+  kOpEmbed,
+  kOpRmsNorm,
+  kOpGemv,
+  kOpRope,
+  kOpKvAppend,
+  kOpAttentionTile,
+  kOpAttentionCombine,
+  kOpSiluMul,
+  kOpAdd,
+  kOpArgmaxPartial,
+  kOpArgmax
+};
+enum MatrixId : u32 { kNoMatrix, kQkv, kO, kGateUp, kDown, kLmHead };
+enum FusedFlag : u32 { kFusedNorm = 1, kFusedRopeAppend = 2, kFusedSiluMul = 4, kFusedResidualAdd = 8, kFusedArgmax = 16, kFusedCombine = 32 };
+
+// How a matrix of one width is worked on. Columns are padded to blocks of 64; a segment is what one warp takes at a time: `groups` groups of
+// kGroupBlocks blocks, by 8 rows (packed layout) or one (row layout).
+constexpr int kGroupBlocks = AMK_GROUP_BLOCKS;
+constexpr int kSegRows = kPackedLayout ? kUnit : 1;
+struct Shape {
+  u32 columns, padded;
+  u32 segs;    // of a unit (packed) or row
+  u32 groups;  // of a segment
+  u32 seg_bytes, seg_vector_bytes;
+  u32 segs_per_chunk;
+  u32 unit_stride;  // floats of a unit's partial sums; the pad keeps four units on different banks
+  u32 batch_units;
+  u32 skip_units, skip_segs;       // kConsumerWarps = skip_units * segs + skip_segs: from one of a warp's segments to its next
+  u32 skip_chunks, skip_in_chunk;  // likewise by chunks
+};
+constexpr Shape shape_of(u32 columns, u32 seg_blocks) {
+  Shape s{};
+  const u32 blocks = (columns + 63) / 64;
+  s.columns = columns;
+  s.padded = blocks * 64;
+  s.segs = blocks / seg_blocks;
+  s.groups = seg_blocks / kGroupBlocks;
+  s.seg_bytes = kSegRows * seg_blocks * 64 * kBytesOf<kWeightType>;
+  s.seg_vector_bytes = seg_blocks * 64 * kBytesOf<kWeightType>;
+  s.segs_per_chunk = kSlots > 0 ? kSlotBytes / s.seg_bytes : 1;
+  s.unit_stride = s.segs * kUnit + kUnit;
+  const u32 align = kQkNorm && columns == kHidden ? kHeadDim / kUnit : 1;  // a head's norm needs the whole head in one batch
+  const u32 fit = kPartialFloats / s.unit_stride;
+  s.batch_units = (fit < kBatchUnitsMax ? fit : kBatchUnitsMax) / align * align;
+  s.skip_units = kConsumerWarps / s.segs;
+  s.skip_segs = kConsumerWarps % s.segs;
+  s.skip_chunks = kConsumerWarps / s.segs_per_chunk;
+  s.skip_in_chunk = kConsumerWarps % s.segs_per_chunk;
+  return s;
+}
+constexpr Shape kHiddenShape = shape_of(kHidden, AMK_SEG_HIDDEN), kQShape = shape_of(kQRows, AMK_SEG_Q),
+                kInterShape = shape_of(kInter, AMK_SEG_INTER);
+static_assert(kHiddenShape.batch_units > 0 && kQShape.batch_units > 0 && kInterShape.batch_units > 0, "a unit's partial sums fit their buffer");
+static_assert(AMK_SEG_HIDDEN % kGroupBlocks == 0 && AMK_SEG_Q % kGroupBlocks == 0 && AMK_SEG_INTER % kGroupBlocks == 0, "a segment is whole groups");
+static_assert(kSlots == 0 || (kHiddenShape.segs_per_chunk > 0 && kQShape.segs_per_chunk > 0 && kInterShape.segs_per_chunk > 0),
+              "a chunk is whole segments");
+__constant__ Shape shapes[3] = {kHiddenShape, kQShape, kInterShape};
+__device__ __forceinline__ const Shape& shape_for(u32 matrix) { return shapes[matrix == kO ? 1 : matrix == kDown ? 2 : 0]; }
+
+__device__ __forceinline__ float bf16_low(u32 pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float bf16_high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+__device__ __forceinline__ u32 pack_bf16(float low, float high) {
+  u32 out;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  return out;
+}
+__device__ __forceinline__ float f16_to_float(u16 bits) {
+  float out;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(bits));
+  return out;
+}
+__device__ __forceinline__ u32 pack_f16(float low, float high) {
+  // Beyond fp16's range the largest finite value: an infinity would turn into NaN in the next product.
+  low = fminf(fmaxf(low, -65504.0f), 65504.0f);
+  high = fminf(fmaxf(high, -65504.0f), 65504.0f);
+  u32 out;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  return out;
+}
+
+template <int T>
+__device__ __forceinline__ void unpack_pair(u32 pair, float& low, float& high) {
+  if constexpr (T == kBF16) {
+    low = bf16_low(pair);
+    high = bf16_high(pair);
+  } else {
+    low = f16_to_float(static_cast<u16>(pair));
+    high = f16_to_float(static_cast<u16>(pair >> 16));
+  }
+}
+template <int T>
+__device__ __forceinline__ u32 pack_pair(float low, float high) {
+  return T == kBF16 ? pack_bf16(low, high) : pack_f16(low, high);
+}
+
+__device__ __forceinline__ float warp_sum(float v) {
+#pragma unroll
+  for (int d = 16; d > 0; d >>= 1) v += __shfl_xor_sync(0xffffffffu, v, d);
+  return v;
+}
+
+// exp2 by the special-function unit: relative error about 2^-22, repeatable.
+__device__ __forceinline__ float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ __forceinline__ float silu(float x) { return x / (1.0f + fast_exp2(-1.4426950408889634f * x)); }
+
+}  // namespace amk_vm

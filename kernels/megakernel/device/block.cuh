@@ -1,0 +1,119 @@
+// What the warps of a block share, and every wait. A wait that lasts longer than the launch's budget writes what it waited for and makes
+// all blocks leave: each loop over tasks stops at `aborted`.
+#pragma once
+
+#include "trace.cuh"
+
+namespace amk_vm {
+
+constexpr SharedLayout kShared = shared_layout(kSlots, kSlotBytes, kActBytes, kPartialFloats, kHeadDim);
+constexpr u32 kPollsPerCheck = 64;  // between looks at the clock: a poll is a trip to L2, a look is not free either
+
+extern __shared__ __align__(128) u8 shared_base[];
+
+// Addresses only: an empty object, so that passing it costs nothing.
+struct Block {
+  __device__ __forceinline__ u32 base() const { return shared_address(shared_base); }
+  __device__ __forceinline__ u32 sm() const { return blockIdx.x; }
+  __device__ __forceinline__ u32 full(u32 slot) const { return base() + kShared.barriers + slot * 8; }
+  __device__ __forceinline__ u32 empty(u32 slot) const { return base() + kShared.barriers + (kSlots + slot) * 8; }
+  __device__ __forceinline__ u32 partials_full(u32 b) const { return base() + kShared.barriers + (2 * kSlots + b) * 8; }
+  __device__ __forceinline__ u32 partials_empty(u32 b) const { return base() + kShared.barriers + (2 * kSlots + 2 + b) * 8; }
+  __device__ __forceinline__ u32 sink() const { return base() + kShared.control + 8; }
+  __device__ __forceinline__ volatile int& aborted() const { return *reinterpret_cast<volatile int*>(shared_base + kShared.control); }
+  __device__ __forceinline__ volatile int& finished_tasks() const { return *reinterpret_cast<volatile int*>(shared_base + kShared.control + 4); }
+  __device__ __forceinline__ volatile u64& deadline_ns() const { return *reinterpret_cast<volatile u64*>(shared_base + kShared.control + 16); }
+  __device__ __forceinline__ volatile AbortReport& report() const {
+    return *reinterpret_cast<volatile AbortReport*>(shared_base + kShared.control + 32);
+  }
+  __device__ __forceinline__ float* partials(u32 b) const { return reinterpret_cast<float*>(shared_base + kShared.partials) + b * kPartialFloats; }
+  __device__ __forceinline__ float* rows() const { return reinterpret_cast<float*>(shared_base + kShared.rows); }
+  __device__ __forceinline__ float* scratch() const { return reinterpret_cast<float*>(shared_base + kShared.scratch); }
+  __device__ __forceinline__ const float* rope() const { return reinterpret_cast<const float*>(shared_base + kShared.rope); }
+  __device__ __forceinline__ u8* act() const { return shared_base + kShared.act; }
+  __device__ __forceinline__ u32& waits_offset() const { return *reinterpret_cast<u32*>(shared_base + kShared.control + 12); }
+  __device__ __forceinline__ const WaitDesc* waits() const { return reinterpret_cast<const WaitDesc*>(shared_base + waits_offset()); }
+  __device__ __forceinline__ const TaskDesc& task(u32 i) const { return reinterpret_cast<const TaskDesc*>(shared_base + kShared.tables)[i]; }
+};
+
+// One element of a norm weight, bias or embedding row.
+__device__ __forceinline__ float vector1(const u8* vectors, u32 element) {
+  if constexpr (kWeightType == kF32) return __ldg(reinterpret_cast<const float*>(vectors) + element);
+  const u16 bits = __ldg(reinterpret_cast<const u16*>(vectors) + element);
+  return kWeightType == kBF16 ? __uint_as_float(static_cast<u32>(bits) << 16) : f16_to_float(bits);
+}
+
+// Element index of a cache row: [layer][k, v][kv head][position][dim].
+__device__ __forceinline__ u64 cache_row(u32 layer, u32 which, u32 head, u32 position) {
+  return (((static_cast<u64>(layer) * 2 + which) * kKvHeads + head) * kMaxSeq + position) * kHeadDim;
+}
+
+// True when this launch is over: somebody ran out of time, or this thread just did and leaves what it waited for in `report`. Inline: a call
+// in a loop's rare path would cost its registers in the frequent one.
+__device__ __forceinline__ bool out_of_time(const Block& block, const Params& p, u32 kind, u32 task, u32 counter = 0, int have = 0, int need = 0) {
+  if (block.aborted() != 0) return true;
+  const bool mine = global_time_ns() > block.deadline_ns();
+  if (!mine && *reinterpret_cast<volatile u32*>(&p.abort_report->aborted) == 0) return false;
+  if (mine) {
+    volatile AbortReport& report = block.report();
+    report.task = task;
+    report.kind = kind;
+    report.counter = counter;
+    report.have = static_cast<u32>(have);
+    report.need = static_cast<u32>(need);
+    *reinterpret_cast<volatile u32*>(&p.abort_report->aborted) = 1;
+  }
+  block.aborted() = mine ? 2 : 1;
+  return true;
+}
+
+// One thread, when its block stopped early: the first such block of the launch says why.
+__device__ __forceinline__ void report_abort(const Block& block, const Params& p) {
+  if (block.aborted() != 2 || atomicCAS(&p.abort_report->claimed, 0u, 1u) != 0) return;
+  const volatile AbortReport& report = block.report();
+  p.abort_report->sm = block.sm();
+  p.abort_report->task = report.task;
+  p.abort_report->kind = report.kind;
+  p.abort_report->counter = report.counter;
+  p.abort_report->have = report.have;
+  p.abort_report->need = report.need;
+}
+
+// The producer's waits keep the time.
+__device__ __forceinline__ void wait_barrier_timed(const Block& block, const Params& p, u32 bar, u32 parity, u32 task) {
+  for (u32 polls = 1; !mbarrier_test(bar, parity); ++polls) {
+    if (polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortRing, task)) return;
+  }
+}
+
+// The consumers' only look whether somebody else gave up: what they wait for comes from the producer, or from warps that wait for it or for a
+// counter.
+__device__ __forceinline__ void wait_barrier(const Block& block, u32 bar, u32 parity) {
+  while (!mbarrier_test(bar, parity)) {
+    if (block.aborted() != 0) return;
+  }
+}
+
+__device__ __forceinline__ void wait_counter(const Block& block, const Params& p, const WaitDesc& wait, u32 task) {
+  const int need = p.epoch * static_cast<int>(wait.fan_in) + static_cast<int>(wait.target);
+  const int* counter = p.counters + wait.counter * kCounterStride;
+  int have = load_acquire(counter);
+  for (u32 polls = 1; have - need < 0; ++polls) {
+    if (polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortCounter, task, wait.counter, have, need)) return;
+    have = load_acquire(counter);
+  }
+}
+
+// All consumer warps: returns when every wait of the task holds and what the waits order is visible to every consumer thread.
+__device__ __forceinline__ void wait_dependencies(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
+  trace_mark(p, index, kMarkStart, threadIdx.x == 0);
+  if (task.wait_count > 0 && threadIdx.x < 32) {
+    const WaitDesc* waits = block.waits();
+    for (u32 i = threadIdx.x; i < task.wait_count; i += 32) wait_counter(block, p, waits[task.wait_first + i], index);
+    __syncwarp();
+  }
+  trace_mark(p, index, kMarkReady, threadIdx.x == 0);
+  consumer_barrier();
+}
+
+}  // namespace amk_vm

@@ -1,0 +1,196 @@
+// The operators that are not GEMVs or attention tiles, and their unfused forms. All consumer warps; one thread signals.
+#pragma once
+
+#include "epilogue.cuh"
+#include "stage.cuh"
+
+namespace amk_vm {
+
+__device__ __forceinline__ float load_act(const u8* base, u64 element) {
+  if constexpr (kActType == kF32) return load_l2(reinterpret_cast<const float*>(base) + element);
+  const u16 bits = load_l2(reinterpret_cast<const u16*>(base) + element);
+  return kActType == kBF16 ? __uint_as_float(static_cast<u32>(bits) << 16) : f16_to_float(bits);
+}
+
+__device__ __forceinline__ const float* floats(const Params& p, u32 offset) { return reinterpret_cast<const float*>(p.activations + offset); }
+
+__device__ __forceinline__ void embed(const Params& p, const TaskDesc& task, u32& reply) {
+  const int token = *reinterpret_cast<const volatile int*>(p.tokens + p.position);
+  const u8* row = p.embedding + static_cast<u64>(token) * kHidden * kBytesOf<kWeightType>;
+  float* out = reinterpret_cast<float*>(p.activations + task.output);
+  for (u32 i = task.row_begin + thread_index(); i < task.row_end; i += kConsumers) store_float(out + i, vector1(row, i), reply);
+}
+
+__device__ __forceinline__ void rms_norm(const Block& block, const Params& p, const TaskDesc& task, u32& reply) {
+  const float* x = floats(p, task.input);
+  float squares = 0.0f;
+  for (u32 i = thread_index(); i < kHidden; i += kConsumers) {
+    const float v = load_l2(x + i);
+    squares = fmaf(v, v, squares);
+  }
+  squares = warp_sum(squares);
+  if (thread_index() % 32 == 0) block.scratch()[thread_index() / 32] = squares;
+  consumer_barrier();
+  float total = 0.0f;
+  for (int w = 0; w < kConsumerWarps; ++w) total += block.scratch()[w];
+  const float scale = rsqrtf(total / static_cast<float>(kHidden) + kEps);
+  // Rows of a task are whole units, so pairs do not straddle tasks.
+  for (u32 i = task.row_begin + thread_index() * 2; i < task.row_end; i += kConsumers * 2) {
+    const float a = load_l2(x + i) * scale * vector1(p.vectors + task.norm, i),
+                b = load_l2(x + i + 1) * scale * vector1(p.vectors + task.norm, i + 1);
+    store_pair<kActType>(p.activations + task.output, i, a, b, reply);
+  }
+}
+
+// Heads [row_begin, row_end), q heads first: one warp a head; qk-norm, then rotation. Input fp32 in natural order.
+__device__ __forceinline__ void rope(const Block& block, const Params& p, const TaskDesc& task, u32& reply) {
+  const u32 lane = thread_index() % 32;
+  for (u32 head = task.row_begin + thread_index() / 32; head < task.row_end; head += kConsumerWarps) {
+    const float* in = floats(p, task.input) + head * kHeadDim;
+    const bool is_q = head < kHeads;
+    float scale = 1.0f;
+    if (kQkNorm) {
+      float squares = 0.0f;
+      for (u32 i = lane; i < kHeadDim; i += 32) squares = fmaf(load_l2(in + i), load_l2(in + i), squares);
+      scale = rsqrtf(warp_sum(squares) / static_cast<float>(kHeadDim) + kEps);
+    }
+    u8* out = p.activations + (is_q ? task.output : task.output2);
+    const u64 base = static_cast<u64>(is_q ? head : head - kHeads) * kHeadDim;
+    for (u32 i = lane * 2; i < kHeadDim / 2; i += 64) {
+      float a[2], b[2];
+      for (u32 j = 0; j < 2; ++j) {
+        float x = load_l2(in + i + j) * scale, y = load_l2(in + kHeadDim / 2 + i + j) * scale;
+        if (kQkNorm) {
+          const u8* weights = p.vectors + task.norm;
+          x *= vector1(weights, (is_q ? 0 : kHeadDim) + i + j);
+          y *= vector1(weights, (is_q ? 0 : kHeadDim) + kHeadDim / 2 + i + j);
+        }
+        rotate(block.rope(), i + j, x, y, a[j], b[j]);
+      }
+      if (is_q) {
+        store_pair<kActType>(out, base + i, a[0], a[1], reply);
+        store_pair<kActType>(out, base + kHeadDim / 2 + i, b[0], b[1], reply);
+      } else {
+        store_pair<kF32>(out, base + i, a[0], a[1], reply);
+        store_pair<kF32>(out, base + kHeadDim / 2 + i, b[0], b[1], reply);
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ void kv_append(const Params& p, const TaskDesc& task, u32& reply) {
+  const float* k = floats(p, task.input);
+  const float* v = floats(p, task.output2) + kQRows + kKvRows;  // the v rows of the unfused qkv
+  for (u32 i = task.row_begin * kHeadDim + thread_index() * 2; i < task.row_end * kHeadDim; i += kConsumers * 2) {
+    const u32 head = i / kHeadDim, element = i % kHeadDim;
+    store_pair<kKvType>(p.kv, cache_row(task.layer, 0, head, p.position) + element, load_l2(k + i), load_l2(k + i + 1), reply);
+    store_pair<kKvType>(p.kv, cache_row(task.layer, 1, head, p.position) + element, load_l2(v + i), load_l2(v + i + 1), reply);
+  }
+}
+
+__device__ __forceinline__ void attention_combine(const Params& p, const TaskDesc& task, u32& reply) {
+  const u32 splits = active_splits(p.position);
+  constexpr u32 kQuadsPerHead = kHeadDim / 4;
+  for (u32 i = task.row_begin * kGqa * kQuadsPerHead + thread_index(); i < task.row_end * kGqa * kQuadsPerHead; i += kConsumers) {
+    const float4 v = combine4(floats(p, task.input), i / kQuadsPerHead, i % kQuadsPerHead * 4, splits);
+    store_pair<kActType>(p.activations + task.output, i * 4, v.x, v.y, reply);
+    store_pair<kActType>(p.activations + task.output, i * 4 + 2, v.z, v.w, reply);
+  }
+}
+
+// Input [gate | up] in natural order.
+__device__ __forceinline__ void silu_mul(const Params& p, const TaskDesc& task, u32& reply) {
+  const float* gate = floats(p, task.input);
+  const float* up = gate + kInter;
+  for (u32 i = task.row_begin + thread_index() * 2; i < task.row_end; i += kConsumers * 2) {
+    store_pair<kActType>(p.activations + task.output, i, silu(load_l2(gate + i)) * load_l2(up + i), silu(load_l2(gate + i + 1)) * load_l2(up + i + 1),
+                         reply);
+  }
+}
+
+__device__ __forceinline__ void add_residual(const Params& p, const TaskDesc& task, u32& reply) {
+  float* out = reinterpret_cast<float*>(p.activations + task.output);
+  for (u32 i = task.row_begin + thread_index(); i < task.row_end; i += kConsumers) {
+    store_float(out + i, load_l2(floats(p, task.residual) + i) + load_l2(floats(p, task.input) + i), reply);
+  }
+}
+
+// The best of `candidates` over all consumer threads, in thread 0.
+__device__ __forceinline__ Best block_best(const Block& block, Best best) {
+  best.reduce_warp();
+  float* values = block.scratch();
+  u32* indices = reinterpret_cast<u32*>(block.rows());
+  if (thread_index() % 32 == 0) {
+    values[thread_index() / 32] = best.value;
+    indices[thread_index() / 32] = best.index;
+  }
+  consumer_barrier();
+  for (int w = 0; w < kConsumerWarps; ++w) best.take(values[w], indices[w]);
+  return best;
+}
+
+__device__ __forceinline__ void argmax_partial(const Block& block, const Params& p, const TaskDesc& task, u32& reply) {
+  Best best = no_best();
+  for (u32 i = task.row_begin + thread_index(); i < task.row_end; i += kConsumers) best.take(load_l2(p.logits + i), i);
+  best = block_best(block, best);
+  if (thread_index() != 0) return;
+  u32* out = reinterpret_cast<u32*>(p.activations + task.output2);
+  store32(out, __float_as_uint(best.value), reply);
+  store32(out + 1, best.index, reply);
+}
+
+__device__ __forceinline__ void argmax(const Block& block, const Params& p, const TaskDesc& task) {
+  const u32* partials = reinterpret_cast<const u32*>(p.activations + task.input);
+  Best best = no_best();
+  for (u32 i = thread_index(); i < task.row_end; i += kConsumers)
+    best.take(__uint_as_float(load_l2(partials + i * 2)), load_l2(partials + i * 2 + 1));
+  best = block_best(block, best);
+  if (thread_index() != 0) return;
+  const int token = best.index < kVocab ? static_cast<int>(best.index) : 0;  // logits that are all NaN: still a token, the gate sees the logits
+  *p.next_token = token;
+  if (p.feed_back != 0) p.tokens[p.position + 1] = token;
+}
+
+// The task's output is stored and its signal sent when this returns in thread 0; the others run ahead only to the next barrier.
+__device__ __noinline__ void elementwise(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
+  wait_dependencies(block, p, task, index);
+  if (block.aborted() != 0) return;
+  u32 reply = 0;
+  if (p.position >= task.pos_lo && p.position < task.pos_hi) {
+    switch (task.op) {
+      case kOpEmbed:
+        embed(p, task, reply);
+        break;
+      case kOpRmsNorm:
+        rms_norm(block, p, task, reply);
+        break;
+      case kOpRope:
+        rope(block, p, task, reply);
+        break;
+      case kOpKvAppend:
+        kv_append(p, task, reply);
+        break;
+      case kOpAttentionCombine:
+        attention_combine(p, task, reply);
+        break;
+      case kOpSiluMul:
+        silu_mul(p, task, reply);
+        break;
+      case kOpAdd:
+        add_residual(p, task, reply);
+        break;
+      case kOpArgmaxPartial:
+        argmax_partial(block, p, task, reply);
+        break;
+      case kOpArgmax:
+        argmax(block, p, task);
+        break;
+    }
+  }
+  await_replies(block.sink(), reply);
+  consumer_barrier();
+  if (thread_index() == 0 && task.signal != kNoOffset) signal_counter(p.counters + task.signal * kCounterStride);
+  trace_mark(p, index, kMarkPublished, thread_index() == 0);
+}
+
+}  // namespace amk_vm

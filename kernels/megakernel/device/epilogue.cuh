@@ -1,0 +1,193 @@
+// GEMV tasks, last consumer warp: adds the segments' sums in column order, applies what is fused behind the product, stores, signals.
+// Per batch: prefetch() what does not depend, reduce() into `rows` (fp32 sums with bias), write(); finish() after the last batch.
+#pragma once
+
+#include "block.cuh"
+
+namespace amk_vm {
+
+// The order that argmax means: larger value first, then the lower index. NaN never wins.
+struct Best {
+  float value;
+  u32 index;
+  __device__ __forceinline__ void take(float v, u32 i) {
+    if (v > value || (v == value && i < index)) {
+      value = v;
+      index = i;
+    }
+  }
+  __device__ __forceinline__ void reduce_warp() {
+#pragma unroll
+    for (int d = 16; d > 0; d >>= 1) {
+      const float v = __shfl_xor_sync(0xffffffffu, value, d);
+      const u32 i = __shfl_xor_sync(0xffffffffu, index, d);
+      take(v, i);
+    }
+  }
+};
+__device__ __forceinline__ Best no_best() { return {-kInfinity, 0x7fffffffu}; }
+
+// One pair of a head, (i, i + head_dim / 2), rotated by the launch's position.
+__device__ __forceinline__ void rotate(const float* rope, u32 i, float first, float second, float& out_first, float& out_second) {
+  const float c = rope[i], s = rope[kHeadDim / 2 + i];
+  out_first = first * c - second * s;
+  out_second = second * c + first * s;
+}
+
+struct Epilogue {
+  const Block& block;
+  const Params& p;
+  const TaskDesc& task;
+  const Shape& shape;
+  u32 first = 0, count = 0;  // rows of the batch: packed rows [first, first + count)
+  float residual = 0.0f;     // of the batch's first 32 rows
+  Best best = no_best();
+  u32 reply = 0;
+
+  __device__ __forceinline__ Epilogue(const Block& b, const Params& params, const TaskDesc& t, const Shape& s)
+      : block(b), p(params), task(t), shape(s) {}
+
+  __device__ __forceinline__ const float* residual_rows() const { return reinterpret_cast<const float*>(p.activations + task.residual) + first; }
+
+  __device__ __forceinline__ void prefetch(u32 offset) {
+    const u32 lane = thread_index() % 32, rows = shape.batch_units * kUnit;
+    first = task.row_begin + offset;
+    count = task.row_end - first < rows ? task.row_end - first : rows;
+    if ((task.fused & kFusedResidualAdd) != 0 && lane < count) residual = load_l2(residual_rows() + lane);
+  }
+
+  __device__ __forceinline__ void reduce(const float* partials) {
+    const u32 lane = thread_index() % 32;
+    float* rows = block.rows();
+#pragma unroll 1
+    for (u32 row = lane; row < count; row += 32) {
+      float sum = 0.0f;
+      const float* at = partials + row / kUnit * shape.unit_stride + row % kUnit;
+#pragma unroll 8
+      for (u32 s = 0; s < shape.segs; ++s) sum += at[s * kUnit];
+      if (task.bias != kNoOffset) sum += vector1(p.vectors + task.bias, first + row);
+      if ((task.fused & kFusedResidualAdd) != 0) sum += row < 32 ? residual : load_l2(residual_rows() + row);
+      rows[row] = sum;
+    }
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ void write() {
+    if (task.matrix == kQkv) {
+      write_qkv();
+    } else if (task.matrix == kGateUp) {
+      write_gate_up();
+    } else {
+      write_rows();
+    }
+    __syncwarp();  // the next batch overwrites `rows`
+  }
+
+  __device__ __forceinline__ void finish(u32 index) {
+    const u32 lane = thread_index() % 32;
+    if ((task.fused & kFusedArgmax) != 0) {
+      best.reduce_warp();
+      if (lane == 0) {
+        u32* out = reinterpret_cast<u32*>(p.activations + task.output2);
+        store32(out, __float_as_uint(best.value), reply);
+        store32(out + 1, best.index, reply);
+      }
+    }
+    await_replies(block.sink(), reply);
+    __syncwarp();
+    if (lane == 0 && task.signal != kNoOffset) signal_counter(p.counters + task.signal * kCounterStride);
+    trace_mark(p, index, kMarkPublished, lane == 0);
+  }
+
+ private:
+  // fp32 rows in natural order: delta, new residual, logits.
+  __device__ __forceinline__ void write_rows() {
+    const u32 lane = thread_index() % 32;
+    float* out = (task.matrix == kLmHead ? p.logits : reinterpret_cast<float*>(p.activations + task.output)) + first;
+    for (u32 row = lane; row < count; row += 32) {
+      const float v = block.rows()[row];
+      store_float(out + row, v, reply);
+      if ((task.fused & kFusedArgmax) != 0) best.take(v, first + row);
+    }
+  }
+
+  // Units hold four gate rows, then their four up rows.
+  __device__ __forceinline__ void write_gate_up() {
+    const u32 lane = thread_index() % 32;
+    const float* rows = block.rows();
+    const u32 begin = first / 2;  // element of `act`
+    u8* out = p.activations + task.output;
+    for (u32 pair = lane; pair < count / 4; pair += 32) {
+      const u32 at = pair / 2 * kUnit + pair % 2 * 2;
+      const float g0 = rows[at], g1 = rows[at + 1], u0 = rows[at + 4], u1 = rows[at + 5];
+      if ((task.fused & kFusedSiluMul) != 0) {
+        store_pair<kActType>(out, begin + pair * 2, silu(g0) * u0, silu(g1) * u1, reply);
+      } else {
+        store_pair<kF32>(out, begin + pair * 2, g0, g1, reply);
+        store_pair<kF32>(out, kInter + begin + pair * 2, u0, u1, reply);
+      }
+    }
+  }
+
+  // Rows of q heads, then k heads, each unit four rows of a head's first half and their partners of the second; then v rows as they are.
+  __device__ __forceinline__ void write_qkv() {
+    const u32 lane = thread_index() % 32;
+    float* rows = block.rows();
+    const bool rotated = (task.fused & kFusedRopeAppend) != 0;
+    if (kQkNorm && rotated) norm_heads(rows);
+    for (u32 pair = lane; pair < count / 2; pair += 32) {
+      // Pair p of a unit: rows (2p', 2p'+1) with p' = p % 4; 0 and 1 are of the first half, 2 and 3 of the second (or plain v rows).
+      const u32 unit = pair / 4, part = pair % 4;
+      const u32 row = first + unit * kUnit;
+      const float* at = rows + unit * kUnit;
+      if (row >= kQRows + kKvRows) {
+        const u32 v_row = row - kQRows - kKvRows + part * 2;
+        const float a = at[part * 2], b = at[part * 2 + 1];
+        if (rotated) {
+          store_pair<kKvType>(p.kv, cache_row(task.layer, 1, v_row / kHeadDim, p.position) + v_row % kHeadDim, a, b, reply);
+        } else {
+          store_pair<kF32>(p.activations + task.output, kQRows + kKvRows + v_row, a, b, reply);
+        }
+        continue;
+      }
+      const u32 in_head = row % kHeadDim / kUnit * 4 + part % 2 * 2;  // element of the first half
+      const u32 first_half = part % 2 * 2;
+      float a0 = at[first_half], a1 = at[first_half + 1], b0 = at[first_half + 4], b1 = at[first_half + 5];
+      if (rotated) {
+        const float x0 = a0, x1 = a1, y0 = b0, y1 = b1;
+        rotate(block.rope(), in_head, x0, y0, a0, b0);
+        rotate(block.rope(), in_head + 1, x1, y1, a1, b1);
+      }
+      const float low = part < 2 ? a0 : b0, high = part < 2 ? a1 : b1;
+      const u32 element = in_head + (part < 2 ? 0 : kHeadDim / 2);
+      if (!rotated) {
+        store_pair<kF32>(p.activations + task.output, row / kHeadDim * kHeadDim + element, low, high, reply);
+      } else if (row < kQRows) {
+        store_pair<kActType>(p.activations + task.output, row / kHeadDim * kHeadDim + element, low, high, reply);
+      } else {
+        store_pair<kKvType>(p.kv, cache_row(task.layer, 0, (row - kQRows) / kHeadDim, p.position) + element, low, high, reply);
+      }
+    }
+  }
+
+  // RMSNorm of each q and k head of the batch (whole heads: the host sees to it), weights by their place in the packed order.
+  __device__ __forceinline__ void norm_heads(float* rows) {
+    const u32 lane = thread_index() % 32;
+    for (u32 head = 0; head * kHeadDim < count; ++head) {
+      const u32 row = first + head * kHeadDim;
+      if (row >= kQRows + kKvRows) break;
+      float squares = 0.0f;
+      for (u32 i = lane; i < kHeadDim; i += 32) squares += rows[head * kHeadDim + i] * rows[head * kHeadDim + i];
+      const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(kHeadDim) + kEps);
+      const u8* weights = p.vectors + task.output2;
+      const u32 which = row < kQRows ? 0 : kHeadDim;
+      for (u32 i = lane; i < kHeadDim; i += 32) {
+        const u32 element = i / kUnit * 4 + i % 4 + (i % kUnit < 4 ? 0 : kHeadDim / 2);
+        rows[head * kHeadDim + i] *= scale * vector1(weights, which + element);
+      }
+    }
+    __syncwarp();
+  }
+};
+
+}  // namespace amk_vm

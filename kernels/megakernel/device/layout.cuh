@@ -1,0 +1,110 @@
+// What the host writes and the device reads. Compiled by both; plain types of fixed width only (NVRTC has no <cstdint>).
+#pragma once
+
+namespace amk_vm {
+
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+
+// One task, 64 bytes, copied to shared memory at launch. Offsets are bytes: `input`, `residual`, `output` in the activation arena,
+// `norm`, `bias` in the vector arena; `weight` counts 16-byte pieces of the packed weights. kNoOffset = absent.
+constexpr u32 kNoOffset = 0xffffffffu;
+struct TaskDesc {
+  u8 op, matrix;
+  u16 fused;
+  u32 weight;
+  u32 row_begin, row_end;
+  u32 input, norm, bias, residual;
+  u32 output;
+  u32 output2;  // k output (Rope), argmax partial (Gemv, ArgmaxPartial), second input (KvAppend); q and k norm weights, one after the
+                // other, in the vector arena (fused Qkv)
+  u16 wait_first, wait_count;
+  u32 signal;  // counter, kNoOffset = none
+  int pos_lo, pos_hi;
+  u16 layer, head;
+  u16 split, splits;
+};
+static_assert(sizeof(TaskDesc) == 64, "copied as four 16-byte pieces");
+
+// In step e a wait holds once counters[counter] - (e * fan_in + target) >= 0 (signed difference).
+struct WaitDesc {
+  u32 counter, fan_in, target, pad;
+};
+static_assert(sizeof(WaitDesc) == 16, "copied as one 16-byte piece");
+
+// One ring task of an SM's weight stream, in load order.
+struct StreamDesc {
+  u32 weight;  // 16-byte pieces from the packed weights' base
+  u32 bytes;   // whole segments
+  u32 chunk_bytes;
+  u32 pad;
+};
+
+// Where one SM's part of the tables lies.
+struct QueueDesc {
+  u32 task_first, task_count;
+  u32 wait_first, wait_count;  // TaskDesc::wait_first counts from here
+  u32 stream_first, stream_count;
+  u32 pad0, pad1;
+};
+
+// Written by one block that ran out of time; aborted == 0: nobody did.
+struct AbortReport {
+  u32 aborted;
+  u32 sm, task;
+  u32 kind;  // AbortKind
+  u32 counter, have, need;
+  u32 claimed;  // not 0: somebody is writing
+};
+enum AbortKind : u32 { kAbortCounter = 1, kAbortRing = 2 };
+
+// Kernel parameters: all that changes between launches of one program.
+struct Params {
+  const u8* weights;    // packed matrices
+  const u8* vectors;    // norms, biases: element type of the weights
+  const u8* embedding;  // [vocab, hidden] rows
+  const float* rope;    // [max_seq][2][head_dim / 2]: cos, sin
+  u8* activations;
+  u8* kv;           // [layers][2][kv_heads][max_seq][head_dim]
+  float* logits;    // [vocab]
+  int* tokens;      // [max_seq + 1]: tokens[position] is this step's input
+  int* next_token;  // this step's argmax
+  int* counters;    // one per kCounterStride ints
+  const QueueDesc* queues;
+  const TaskDesc* tasks;
+  const WaitDesc* waits;
+  const StreamDesc* streams;
+  AbortReport* abort_report;
+  u64* trace;     // compiled-in tracing only
+  u64 budget_ns;  // of this launch, for every spin
+  int position;
+  int epoch;      // steps these counters have seen
+  int feed_back;  // 1: also tokens[position + 1] = argmax
+  int pad;
+};
+
+// Byte offsets in a block's dynamic shared memory; the tables (this SM's TaskDescs, then WaitDescs) come last.
+struct SharedLayout {
+  u32 ring, act, partials, rows, scratch, rope, barriers, control, tables;
+};
+constexpr u32 align_up(u32 value, u32 to) { return (value + to - 1) / to * to; }
+constexpr SharedLayout shared_layout(u32 slots, u32 slot_bytes, u32 act_bytes, u32 partial_floats, u32 head_dim) {
+  SharedLayout s{};
+  s.ring = 0;
+  s.act = align_up(slots * slot_bytes, 128);
+  s.partials = align_up(s.act + act_bytes, 128);
+  s.rows = s.partials + 2 * partial_floats * 4;
+  s.scratch = align_up(s.rows + 16 * 8 * 4, 16);  // kBatchUnitsMax units of sums; scratch: one float a warp
+  s.rope = s.scratch + 32 * 4;
+  s.barriers = align_up(s.rope + head_dim * 4, 16);
+  s.control = s.barriers + (2 * slots + 4) * 8;  // full, empty a slot; full, empty of two partial buffers
+  s.tables = s.control + 64;                     // control: aborted, finished ring tasks, sink of awaited replies, waits' offset, deadline, report
+  return s;
+}
+
+constexpr int kTraceMarks = 8;      // timestamps a task
+constexpr int kCounterStride = 32;  // ints: one 128-byte line a counter
+
+}  // namespace amk_vm

@@ -1,0 +1,125 @@
+// One warp's dot products over one segment: 8 rows (packed layout) or one row (row layout) by Seg * 64 columns, activations from shared memory.
+//
+// Packed layout: a unit of 8 rows is a row of blocks of 64 columns, 1 KB each: 32 lanes * 16 bytes, twice. Lane 4g + t holds row g, columns
+// 16t … 16t+7 in the first half and 16t+8 … 16t+15 in the second. One m16n8k16 takes 8 rows twice: matrix rows 0–7 are the unit's rows over one
+// set of columns (x), rows 8–15 the same rows over another (y), and the vector's two pieces are columns 0 and 1 of the right-hand side, so that
+// C[g][0] + C[8+g][1] is the row's sum over both; the other columns of C mean nothing. All 512 bytes of a load are used in one instruction, and a
+// lane's columns are neighbours, so that the vector needs no permutation.
+#pragma once
+
+#include "block.cuh"
+
+namespace amk_vm {
+
+__device__ __forceinline__ void mma16816(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  if constexpr (kWeightType == kBF16) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  } else {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  }
+}
+
+// Where a segment's weights come from: a slot of the ring, or memory.
+struct RingSource {
+  u32 address;
+  __device__ __forceinline__ uint4 load(u32 offset) const { return load_shared16(address + offset); }
+};
+struct MemorySource {
+  const u8* pointer;
+  __device__ __forceinline__ uint4 load(u32 offset) const { return load_weight16(pointer + offset); }
+};
+
+// Eight products of 2-byte elements, or four of fp32.
+__device__ __forceinline__ float dot16(uint4 w, uint4 x, float sum) {
+  if constexpr (kWeightType == kF32) {
+    sum = fmaf(__uint_as_float(w.x), __uint_as_float(x.x), sum);
+    sum = fmaf(__uint_as_float(w.y), __uint_as_float(x.y), sum);
+    sum = fmaf(__uint_as_float(w.z), __uint_as_float(x.z), sum);
+    return fmaf(__uint_as_float(w.w), __uint_as_float(x.w), sum);
+  } else {
+    const u32 ws[4] = {w.x, w.y, w.z, w.w}, xs[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float w0, w1, x0, x1;
+      unpack_pair<kWeightType>(ws[i], w0, w1);
+      unpack_pair<kWeightType>(xs[i], x0, x1);
+      sum = fmaf(w0, x0, sum);
+      sum = fmaf(w1, x1, sum);
+    }
+    return sum;
+  }
+}
+
+// Packed layout, in groups of kGroupBlocks blocks. A group is loaded while the one before it is multiplied: a warp alone would leave shared memory
+// idle during its products, and the other way round.
+struct Group {
+  uint4 a[kGroupBlocks], b[kGroupBlocks];
+  template <class Source>
+  __device__ __forceinline__ void load(const Source& source, u32 group, u32 lane) {
+#pragma unroll
+    for (int j = 0; j < kGroupBlocks; ++j) {
+      a[j] = source.load((group * kGroupBlocks + j) * 1024 + lane * 16);
+      b[j] = source.load((group * kGroupBlocks + j) * 1024 + 512 + lane * 16);
+    }
+  }
+};
+
+// The vector's pieces that go with a group.
+struct GroupVector {
+  uint4 x[kMma ? kGroupBlocks : 2 * kGroupBlocks];
+  __device__ __forceinline__ void load(u32 act, u32 group, u32 lane) {  // act: of the segment's first column
+#pragma unroll
+    for (int j = 0; j < kGroupBlocks; ++j) {
+      const u32 at = act + (group * kGroupBlocks + j) * 128 + lane % 4 * 32;
+      if constexpr (kMma) {
+        x[j] = load_shared16_if(at + lane / 4 * 16, lane < 8);
+      } else {
+        x[2 * j] = load_shared16(at);
+        x[2 * j + 1] = load_shared16(at + 16);
+      }
+    }
+  }
+};
+
+// Running sums of a segment. Four chains of products, so that none waits long for the one before.
+struct Sums {
+  float c[kMma ? 4 : 1][4];
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < (kMma ? 4 : 1); ++i) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0.0f;
+  }
+  __device__ __forceinline__ void add(const Group& w, const GroupVector& v) {
+#pragma unroll
+    for (int j = 0; j < kGroupBlocks; ++j) {
+      if constexpr (kMma) {
+        mma16816(c[j % 2 * 2], w.a[j].x, w.b[j].x, w.a[j].y, w.b[j].y, v.x[j].x, v.x[j].y);
+        mma16816(c[j % 2 * 2 + 1], w.a[j].z, w.b[j].z, w.a[j].w, w.b[j].w, v.x[j].z, v.x[j].w);
+      } else {
+        c[0][0] = dot16(w.a[j], v.x[2 * j], c[0][0]);
+        c[0][1] = dot16(w.b[j], v.x[2 * j + 1], c[0][1]);
+      }
+    }
+  }
+  // Row g's sum: in lane 4g.
+  __device__ __forceinline__ float row() const {
+    if constexpr (kMma) return ((c[0][0] + c[1][0]) + (c[2][0] + c[3][0])) + ((c[0][3] + c[1][3]) + (c[2][3] + c[3][3]));
+    float sum = c[0][0] + c[0][1];
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
+  }
+};
+
+// Row layout: the sum ends in every lane. `bytes` of one row's segment.
+template <class Source>
+__device__ __forceinline__ float segment_row(const Source& source, u32 act, u32 bytes, u32 lane) {
+  float sum = 0.0f;
+#pragma unroll 4
+  for (u32 at = lane * 16; at < bytes; at += 512) sum = dot16(source.load(at), load_shared16(act + at), sum);
+  return warp_sum(sum);
+}
+
+}  // namespace amk_vm

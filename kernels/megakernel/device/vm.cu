@@ -1,0 +1,68 @@
+// The megakernel: one block a multiprocessor, resident for a whole decode step, walking its own list of tasks. docs/megakernel-vm.md.
+#include "attention_mma.cuh"
+#include "elementwise.cuh"
+#include "gemv.cuh"
+
+namespace amk_vm {
+
+__device__ __forceinline__ void consume(const Block& block, const Params& p, u32 task_count) {
+  Consumer consumer;
+#pragma unroll 1
+  for (u32 i = 0; i < task_count; ++i) {
+    const TaskDesc& task = block.task(i);
+    if (task.op == kOpGemv) {
+      gemv(block, p, task, i, consumer);
+    } else if (task.op == kOpAttentionTile) {
+      attention(block, p, task, i);
+    } else {
+      elementwise(block, p, task, i);
+    }
+    if (block.aborted() != 0) break;
+  }
+  if (threadIdx.x == 0 && block.aborted() != 0) report_abort(block, p);
+}
+
+extern "C" __global__ void __launch_bounds__(kBlockThreads, 1) amk_megakernel(const __grid_constant__ Params p) {
+  const Block block;
+  const QueueDesc queue = p.queues[block.sm()];
+
+  if (threadIdx.x == kConsumers) {  // the producer's first lane, so that it can start as soon as its own barriers are there
+    for (u32 s = 0; s < kSlots; ++s) {
+      mbarrier_init(block.full(s), kBulk ? 1 : 32);
+      mbarrier_init(block.empty(s), kSlotArrivals);
+    }
+    for (u32 b = 0; b < 2; ++b) {
+      mbarrier_init(block.partials_full(b), kConsumerWarps);
+      mbarrier_init(block.partials_empty(b), 1);
+    }
+    block.aborted() = 0;
+    block.finished_tasks() = 0;
+    block.deadline_ns() = global_time_ns() + p.budget_ns;
+    block.waits_offset() = kShared.tables + queue.task_count * static_cast<u32>(sizeof(TaskDesc));
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#else
+    __threadfence_block();
+#endif
+  }
+  if (threadIdx.x >= kConsumers) {
+    __syncwarp();
+    // Arrives without waiting: it needs none of the tables that the others load.
+    asm volatile("bar.arrive 2, %0;" ::"n"(kBlockThreads) : "memory");
+    produce(block, p, queue);
+    return;
+  }
+  uint4* tables = reinterpret_cast<uint4*>(shared_base + kShared.tables);
+  const uint4* tasks = reinterpret_cast<const uint4*>(p.tasks + queue.task_first);
+  const uint4* waits = reinterpret_cast<const uint4*>(p.waits + queue.wait_first);
+  const u32 task_pieces = queue.task_count * (sizeof(TaskDesc) / 16);
+  for (u32 i = threadIdx.x; i < task_pieces; i += kConsumers) tables[i] = __ldg(tasks + i);
+  for (u32 i = threadIdx.x; i < queue.wait_count; i += kConsumers) tables[task_pieces + i] = __ldg(waits + i);
+  float* rope = reinterpret_cast<float*>(shared_base + kShared.rope);
+  for (u32 i = threadIdx.x; i < kHeadDim; i += kConsumers) rope[i] = __ldg(p.rope + static_cast<u64>(p.position) * kHeadDim + i);
+  asm volatile("bar.sync 2, %0;" ::"n"(kBlockThreads) : "memory");
+  consume(block, p, queue.task_count);
+}
+
+}  // namespace amk_vm

@@ -1,0 +1,318 @@
+#include "kernels/megakernel/device_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "core/program/packing.h"
+#include "embedded/megakernel_sources.h"
+#include "kernels/megakernel/device_tasks.h"
+
+namespace amk {
+namespace {
+
+constexpr int kBatchUnitsMax = 16;        // device/base.cuh
+constexpr std::int64_t kBoostChunks = 1;  // copies beyond the window while consumers are in the task being loaded (docs/lab/megakernel.md)
+constexpr int kPartialFloatsAim = 1152;   // 16 units of 8 segments
+
+tl::unexpected<Error> reject(const std::string& rule, const std::string& message, Json witness) {
+  return fail(ErrorKind::Rejected, message, {{"rule", rule}, {"message", message}, {"witness", std::move(witness)}});
+}
+
+int type_number(DType t) { return t == DType::F32 ? 0 : t == DType::F16 ? 1 : 2; }
+
+std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
+
+class Planner {
+ public:
+  Planner(const Program& program, const ScheduleConfig& config, const DeviceLimits& limits, const PlanOptions& options)
+      : program_(program), spec_(program.model), config_(config), limits_(limits), options_(options), layout_(spec_, config.kernel.weight_layout) {
+    plan_.format = gpu_format(spec_.dtype);
+    plan_.layout = config.kernel.weight_layout;
+    bulk_ = limits.sm_major >= 9 && !config.kernel.cpasync;
+    consumer_warps_ = config.threads_per_block / 32 - 1;
+    packed_ = config.kernel.weight_layout == WeightLayout::Packed;
+  }
+
+  Result<DevicePlan> plan() {
+    AMK_CHECK(check_support());
+    AMK_CHECK(shape_ring());
+    AMK_CHECK(shape_shared());
+    place_activations();
+    plan_.grid = program_.sm_count;
+    plan_.threads = config_.threads_per_block;
+    plan_.counter_count = static_cast<std::int64_t>(program_.counters.size());
+    AMK_CHECK(make_tables());
+    AMK_CHECK(check_shared());
+    make_request();
+    return std::move(plan_);
+  }
+
+ private:
+  Status check_support() const {
+    const KernelKnobs& k = config_.kernel;
+    if (k.publish == Publish::Flagged)
+      return reject("publish-unsupported", "kernel_knobs.publish is \"flagged\"; this virtual machine has \"release\" and \"confirmed\"",
+                    {{"publish", "flagged"}});
+    if (spec_.dtype == DType::F32 && (k.gemv_path == GemvPath::Mma || packed_))
+      return reject("fp32-needs-fma", "fp32 weights have no matrix instruction: they need gemv_path \"fma\" and weight_layout \"row\"",
+                    {{"dtype", "fp32"}});
+    if (spec_.head_dim > 256)
+      return reject("head-dim", "head_dim is " + std::to_string(spec_.head_dim) + "; this virtual machine accepts at most 256",
+                    {{"head_dim", spec_.head_dim}});
+    if (spec_.qk_norm && config_.fusion.qkv_rope_append && (kBatchUnitsMax * kRowUnit) % spec_.head_dim != 0)
+      return reject("qk-norm-batch",
+                    "the fused norm of q and k heads takes whole heads in batches of 128 rows; head_dim " + std::to_string(spec_.head_dim) +
+                        " does not divide that: unfuse qkv+rope+kv_append",
+                    {{"head_dim", spec_.head_dim}});
+    if (program_.step_sync != StepSync::Launch) return reject("step-sync", "this virtual machine runs one launch a step", {});
+    if (config_.threads_per_block > limits_.max_threads_per_block)
+      return reject("threads",
+                    "threads_per_block is " + std::to_string(config_.threads_per_block) + "; the device's limit is " +
+                        std::to_string(limits_.max_threads_per_block),
+                    {{"threads_per_block", config_.threads_per_block}});
+    if (program_.sm_count != limits_.sm_count)
+      return reject(
+          "sm-count",
+          "the program is for " + std::to_string(program_.sm_count) + " multiprocessors; the device has " + std::to_string(limits_.sm_count),
+          {{"sm_count", program_.sm_count}});
+    return {};
+  }
+
+  struct Shape {
+    int seg = 1;            // blocks of 64 columns a segment
+    int segs_per_unit = 1;  // per row in the row layout
+    std::int64_t seg_bytes = 0;
+    int segs_per_chunk = 1;
+    int stride() const { return segs_per_unit * kRowUnit + kRowUnit; }
+  };
+
+  // Blocks that a warp loads at once, the same for every matrix: as many as registers allow (two groups are held), a divisor of every width.
+  int choose_group() const {
+    const int most = consumer_warps_ <= 8 ? 4 : consumer_warps_ <= 16 ? 2 : 1;
+    for (int g = most; g > 1; --g) {
+      bool divides = true;
+      for (const int columns : {spec_.hidden, spec_.q_rows(), spec_.intermediate})
+        divides = divides && padded_columns(columns) / kBlockColumns % g == 0;
+      const std::int64_t bytes = std::int64_t{g} * kBlockColumns * (packed_ ? kRowUnit : 1) * dtype_bytes(spec_.dtype);
+      if (divides && g * kBlockColumns <= config_.kernel.cols_per_warp && (slot_bytes_ == 0 || bytes <= slot_bytes_)) return g;
+    }
+    return 1;
+  }
+
+  // Segments: the widest whole fraction of the row that cols_per_warp and the chunk allow, in whole groups.
+  Shape shape_of(std::int64_t columns, std::int64_t slot_bytes) const {
+    const int blocks = static_cast<int>(padded_columns(columns) / kBlockColumns);
+    const std::int64_t block_bytes = std::int64_t{kBlockColumns} * (packed_ ? kRowUnit : 1) * dtype_bytes(spec_.dtype);
+    Shape s;
+    s.seg = group_;
+    for (int d = group_; d <= blocks; d += group_) {
+      if (blocks % d == 0 &&
+          (d == group_ || (d * kBlockColumns <= config_.kernel.cols_per_warp && (slot_bytes == 0 || d * block_bytes <= slot_bytes))))
+        s.seg = d;
+    }
+    s.segs_per_unit = blocks / s.seg;
+    s.seg_bytes = s.seg * block_bytes;
+    s.segs_per_chunk = slot_bytes == 0 ? 1 : static_cast<int>(slot_bytes / s.seg_bytes);
+    return s;
+  }
+
+  Status shape_ring() {
+    const Ring& ring = program_.ring;
+    if (ring.ring_bytes > 0) {
+      slot_bytes_ = ring.chunk_bytes;
+      window_ = ring.inflight_chunks;
+      if (!bulk_) {  // a cp.async group: cpa_cols columns of a unit, cpa_stages groups in flight
+        slot_bytes_ = std::min<std::int64_t>(slot_bytes_, std::int64_t{config_.kernel.cpa_cols} * kRowUnit * dtype_bytes(spec_.dtype));
+        window_ = config_.kernel.cpa_stages;
+      }
+      slots_ = ring.ring_bytes / slot_bytes_;
+    }
+    group_ = choose_group();
+    hidden_ = shape_of(spec_.hidden, slot_bytes_);
+    q_ = shape_of(spec_.q_rows(), slot_bytes_);
+    inter_ = shape_of(spec_.intermediate, slot_bytes_);
+    if (slots_ == 0) return {};
+    // A warp must never be a whole turn of the ring ahead of the copies, or it would take one turn's barrier phase for another's: between two of its
+    // segments lie at most ceil(warps / segments per chunk) chunks, and copies land at most `window` out of order (docs/megakernel-vm.md).
+    const int fewest = std::min({hidden_.segs_per_chunk, q_.segs_per_chunk, inter_.segs_per_chunk});
+    const std::int64_t needed = (consumer_warps_ + fewest - 1) / fewest + window_;
+    if (slots_ < needed)
+      return reject("ring-turn",
+                    "the ring has " + std::to_string(slots_) + " slots; " + std::to_string(consumer_warps_) + " consumer warps with " +
+                        std::to_string(fewest) + " segments a chunk and " + std::to_string(window_) + " copies in flight need " +
+                        std::to_string(needed) + ": a larger ring, smaller chunks or fewer columns per warp",
+                    {{"slots", slots_}, {"needed", needed}});
+    boost_ = std::min<std::int64_t>(kBoostChunks, slots_ - needed);
+    return {};
+  }
+
+  Status shape_shared() {
+    for (const Shape* s : {&hidden_, &q_, &inter_}) {
+      slot_arrivals_ = std::max(slot_arrivals_, s->segs_per_chunk);
+      const int heads = spec_.qk_norm && s == &hidden_ ? spec_.head_dim / kRowUnit : 1;
+      partial_floats_ = std::max({partial_floats_, s->stride() * heads, std::min(s->stride() * kBatchUnitsMax, kPartialFloatsAim)});
+    }
+    partial_floats_ = static_cast<int>(round_up(partial_floats_, 32));
+    const std::int64_t widest = std::max({spec_.hidden, spec_.q_rows(), spec_.intermediate});
+    const std::int64_t merge = std::int64_t{consumer_warps_} * spec_.gqa() * (spec_.head_dim + kPartialTail) * 4;
+    act_bytes_ = round_up(std::max(padded_columns(widest) * dtype_bytes(spec_.dtype), merge), 128);
+    return {};
+  }
+
+  void place_activations() {
+    std::int64_t at = kGuardBytes;
+    for (const Storage& s : program_.storages) {
+      StoragePlace place;
+      if (s.space == Space::Activation) {
+        place = {at, s.bytes};
+        at = round_up(at + s.bytes, 128) + kGuardBytes;
+      }
+      plan_.storages.push_back(place);
+    }
+    plan_.activation_bytes = at;
+  }
+
+  Status make_tables() {
+    const auto offset_of = [this](BufferId id) -> std::int64_t {
+      const Buffer& b = program_.buffers[static_cast<std::size_t>(id)];
+      return plan_.storages[static_cast<std::size_t>(b.storage)].offset + b.offset;
+    };
+    for (std::size_t sm = 0; sm < program_.queues.size(); ++sm) {
+      amk_vm::QueueDesc queue{};
+      queue.task_first = static_cast<std::uint32_t>(plan_.tasks.size());
+      queue.wait_first = static_cast<std::uint32_t>(plan_.waits.size());
+      queue.stream_first = static_cast<std::uint32_t>(plan_.streams.size());
+      std::vector<TaskId> ring_tasks;
+      for (const TaskId id : program_.queues[sm]) {
+        const Task& task = program_.tasks[static_cast<std::size_t>(id)];
+        AMK_TRY(desc, device_task(program_, task, layout_, offset_of));
+        desc.wait_first = static_cast<std::uint16_t>(plan_.waits.size() - queue.wait_first);
+        desc.wait_count = static_cast<std::uint16_t>(task.waits.size());
+        if (plan_.waits.size() - queue.wait_first + task.waits.size() > 65535)
+          return reject("waits", "one multiprocessor has more than 65,535 waits", {{"sm", sm}});
+        for (const Wait& wait : task.waits) {
+          const Counter& counter = program_.counters[static_cast<std::size_t>(wait.counter)];
+          plan_.waits.push_back(
+              {static_cast<std::uint32_t>(wait.counter), static_cast<std::uint32_t>(counter.fan_in), static_cast<std::uint32_t>(wait.target), 0});
+        }
+        if (options_.fault_hang && sm == 0 && plan_.tasks.size() == queue.task_first) desc.signal = amk_vm::kNoOffset;
+        plan_.tasks.push_back(desc);
+        if (task.op != Opcode::Gemv || slots_ == 0) continue;
+        ring_tasks.push_back(id);
+        const Shape& shape = task.matrix == Matrix::O ? q_ : task.matrix == Matrix::Down ? inter_ : hidden_;
+        const std::int64_t rows = packed_ ? round_up(task.row_end - task.row_begin, kRowUnit) / kRowUnit : task.row_end - task.row_begin;
+        plan_.streams.push_back({desc.weight, static_cast<std::uint32_t>(rows * shape.segs_per_unit * shape.seg_bytes),
+                                 static_cast<std::uint32_t>(shape.segs_per_chunk * shape.seg_bytes), 0});
+      }
+      if (slots_ > 0 && ring_tasks != program_.streams[sm])
+        return reject("stream-order", "the weight stream of SM " + std::to_string(sm) + " is not its queue's order", {{"sm", sm}});
+      queue.task_count = static_cast<std::uint32_t>(plan_.tasks.size()) - queue.task_first;
+      queue.wait_count = static_cast<std::uint32_t>(plan_.waits.size()) - queue.wait_first;
+      queue.stream_count = static_cast<std::uint32_t>(plan_.streams.size()) - queue.stream_first;
+      longest_queue_ = std::max(longest_queue_, queue.task_count);
+      table_bytes_ = std::max(table_bytes_, std::int64_t{queue.task_count} * static_cast<std::int64_t>(sizeof(amk_vm::TaskDesc)) +
+                                                std::int64_t{queue.wait_count} * static_cast<std::int64_t>(sizeof(amk_vm::WaitDesc)));
+      plan_.queues.push_back(queue);
+      plan_.task_ids.push_back(program_.queues[sm]);
+    }
+    return {};
+  }
+
+  Status check_shared() {
+    const amk_vm::SharedLayout layout =
+        amk_vm::shared_layout(static_cast<std::uint32_t>(slots_), static_cast<std::uint32_t>(slot_bytes_), static_cast<std::uint32_t>(act_bytes_),
+                              static_cast<std::uint32_t>(partial_floats_), static_cast<std::uint32_t>(spec_.head_dim));
+    plan_.shared_bytes = layout.tables + table_bytes_;
+    if (plan_.shared_bytes <= limits_.smem_optin_bytes) return {};
+    const std::int64_t fixed = plan_.shared_bytes - slots_ * slot_bytes_;
+    const std::int64_t room = std::max<std::int64_t>(0, limits_.smem_optin_bytes - fixed);
+    return reject("shared-memory",
+                  "a block needs " + std::to_string(plan_.shared_bytes) + " bytes of shared memory (" + std::to_string(fixed) +
+                      " besides the ring); the device allows " + std::to_string(limits_.smem_optin_bytes) + ": smem_bytes_per_block at most " +
+                      std::to_string(room / slot_bytes_or_one() * slot_bytes_or_one()),
+                  {{"needed", plan_.shared_bytes},
+                   {"fixed", fixed},
+                   {"allowed", limits_.smem_optin_bytes},
+                   {"largest_ring", room / slot_bytes_or_one() * slot_bytes_or_one()}});
+  }
+  std::int64_t slot_bytes_or_one() const { return std::max<std::int64_t>(1, slot_bytes_); }
+
+  void make_request() {
+    CompileRequest& r = plan_.request;
+    r.name = "vm.cu";
+    r.architecture = limits_.architecture;
+    for (const auto& [path, text] : megakernel_sources()) {
+      const std::string name = path.substr(path.rfind('/') + 1);
+      if (name == "vm.cu")
+        r.source = text;
+      else
+        r.headers.emplace_back(name, text);
+    }
+    r.options = {"-std=c++17", "-default-device", "--ptxas-options=-v"};
+    const auto define = [&](const char* name, std::int64_t value) {
+      r.options.push_back("-DAMK_" + std::string(name) + "=" + std::to_string(value));
+    };
+    define("WEIGHT_TYPE", type_number(plan_.format.weights));
+    define("ACT_TYPE", type_number(plan_.format.activations));
+    define("KV_TYPE", type_number(plan_.format.kv));
+    define("HIDDEN", spec_.hidden);
+    define("INTER", spec_.intermediate);
+    define("HEADS", spec_.heads);
+    define("KV_HEADS", spec_.kv_heads);
+    define("HEAD_DIM", spec_.head_dim);
+    define("VOCAB", spec_.vocab);
+    define("MAX_SEQ", program_.max_seq);
+    define("SLIDING_WINDOW", spec_.sliding_window.value_or(0));
+    define("QK_NORM", spec_.qk_norm ? 1 : 0);
+    std::array<char, 48> eps{};
+    std::snprintf(eps.data(), eps.size(), "-DAMK_RMS_EPS=%.9ef", spec_.rms_eps);
+    r.options.emplace_back(eps.data());
+    define("CONSUMER_WARPS", consumer_warps_);
+    define("RING_SLOTS", slots_);
+    define("SLOT_BYTES", slot_bytes_);
+    define("WINDOW", window_);
+    define("DEPTH", program_.ring.depth);
+    define("BOOST", boost_);
+    define("KV_BLOCK", program_.attention.kv_block);
+    define("SPLITS", program_.attention.splits);
+    define("MMA", config_.kernel.gemv_path == GemvPath::Mma ? 1 : 0);
+    define("PACKED", packed_ ? 1 : 0);
+    define("CONFIRMED", config_.kernel.publish == Publish::Confirmed ? 1 : 0);
+    define("BULK", bulk_ ? 1 : 0);
+    define("SLOT_ARRIVALS", slot_arrivals_);
+    define("PARTIAL_FLOATS", partial_floats_);
+    define("ACT_BYTES", act_bytes_);
+    define("GROUP_BLOCKS", group_);
+    define("SEG_HIDDEN", hidden_.seg);
+    define("SEG_Q", q_.seg);
+    define("SEG_INTER", inter_.seg);
+    define("TRACE", options_.trace ? 1 : 0);
+    define("TRACE_TASKS", options_.trace ? longest_queue_ : 1);
+  }
+
+  const Program& program_;
+  const ModelSpec& spec_;
+  const ScheduleConfig& config_;
+  const DeviceLimits& limits_;
+  const PlanOptions& options_;
+  GpuLayout layout_;
+  DevicePlan plan_;
+  bool bulk_ = true, packed_ = true;
+  int consumer_warps_ = 0;
+  std::int64_t slots_ = 0, slot_bytes_ = 0;
+  int window_ = 1, group_ = 1;
+  std::int64_t boost_ = 0;
+  Shape hidden_, q_, inter_;
+  int slot_arrivals_ = 1, partial_floats_ = 0;
+  std::int64_t act_bytes_ = 0, table_bytes_ = 0;
+  std::uint32_t longest_queue_ = 1;
+};
+
+}  // namespace
+
+Result<DevicePlan> plan_device(const Program& program, const ScheduleConfig& config, const DeviceLimits& limits, const PlanOptions& options) {
+  return Planner(program, config, limits, options).plan();
+}
+
+}  // namespace amk

@@ -1,0 +1,56 @@
+// From a lowered program to what the device needs: the compilation (knobs and dimensions as -D), descriptor tables, memory sizes. Pure: no GPU.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/program/program.h"
+#include "core/schedule/config.h"
+#include "kernels/evaluator/nvrtc.h"
+#include "kernels/megakernel/device/layout.cuh"
+#include "kernels/megakernel/gpu_layout.h"
+
+namespace amk {
+
+// What planning must know of the device.
+struct DeviceLimits {
+  std::string architecture;  // "sm_90a"
+  int sm_major = 9;
+  int sm_count = 0;
+  std::int64_t smem_optin_bytes = 0;
+  int max_threads_per_block = 1024;
+};
+
+// Where an activation storage lies in the arena; guard zones of kGuardBytes are before, between and after.
+struct StoragePlace {
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+};
+constexpr std::int64_t kGuardBytes = 256;
+
+struct DevicePlan {
+  CompileRequest request;
+  WeightLayout layout = WeightLayout::Packed;
+  NumericFormat format;
+  int grid = 0;
+  int threads = 0;
+  std::int64_t shared_bytes = 0;
+  std::int64_t activation_bytes = 0;
+  std::vector<StoragePlace> storages;  // by StorageId; bytes 0 for storages that are not activations
+  std::int64_t counter_count = 0;
+  std::vector<amk_vm::QueueDesc> queues;
+  std::vector<amk_vm::TaskDesc> tasks;
+  std::vector<amk_vm::WaitDesc> waits;
+  std::vector<amk_vm::StreamDesc> streams;
+  std::vector<std::vector<TaskId>> task_ids;  // [sm][index in its queue], for reports
+};
+
+struct PlanOptions {
+  bool trace = false;
+  bool fault_hang = false;  // fault injection: the first task of SM 0 never signals
+};
+
+// `program` must be valid and lowered from `config`. Rejected ({"rule", "message", "witness"} in data) when it does not fit the device or the VM.
+Result<DevicePlan> plan_device(const Program& program, const ScheduleConfig& config, const DeviceLimits& limits, const PlanOptions& options = {});
+
+}  // namespace amk

@@ -1,0 +1,89 @@
+// A built program on the GPU: module, tables, counters and activations; and a sequence that it decodes. Needs a current context; one thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/megakernel/device_plan.h"
+#include "kernels/megakernel/device_weights.h"
+
+namespace amk {
+
+// What outlives a candidate: tokens, KV cache, logits, RoPE table. One sequence; guard zones around everything a kernel writes.
+class DeviceSequence {
+ public:
+  static Result<DeviceSequence> create(const ModelSpec& spec, const NumericFormat& format, int max_seq, const cuda::Stream& stream);
+
+  cuda::DevicePtr tokens() const { return outputs_.pointer() + tokens_at_; }
+  cuda::DevicePtr next_token() const { return outputs_.pointer() + next_at_; }
+  cuda::DevicePtr logits() const { return outputs_.pointer() + logits_at_; }
+  cuda::DevicePtr kv() const { return kv_.pointer() + kGuardBytes; }
+  cuda::DevicePtr rope() const { return rope_.pointer(); }
+  std::int64_t kv_bytes() const { return kv_bytes_; }
+  int max_seq() const { return max_seq_; }
+  const ModelSpec& spec() const { return spec_; }
+
+  // Sentinels over logits and next_token (NaN with a payload), so that what a step does not write shows.
+  Status poison_outputs(const cuda::Stream& stream) const;
+  // NaN over the cache's rows from `position` on: reading a row before it is written shows.
+  Status poison_kv(const cuda::Stream& stream) const;
+  Status set_tokens(std::span<const int> tokens, int first, const cuda::Stream& stream) const;
+  Result<std::vector<float>> read_logits(const cuda::Stream& stream) const;
+  Result<int> read_next_token(const cuda::Stream& stream) const;
+  Result<std::vector<int>> read_tokens(int first, int count, const cuda::Stream& stream) const;
+  // Bytes of the guard zones that changed since create(); 0 is right.
+  Result<std::int64_t> damaged_guards(const cuda::Stream& stream) const;
+
+ private:
+  Status fill_guards(const cuda::Stream& stream) const;
+  ModelSpec spec_;
+  int max_seq_ = 0;
+  cuda::Memory outputs_, kv_, rope_;
+  std::uint64_t tokens_at_ = 0, next_at_ = 0, logits_at_ = 0;
+  std::int64_t kv_bytes_ = 0;
+};
+
+constexpr std::uint32_t kPoisonWord = 0x7fc0dead;  // a quiet NaN that no arithmetic makes
+constexpr unsigned char kGuardByte = 0xa5;
+
+struct StepOptions {
+  int position = 0;
+  bool feed_back = false;  // tokens[position + 1] = argmax
+};
+
+class DeviceProgram {
+ public:
+  // `program` is kept for messages. Rejected when the compiled kernel does not fit (registers, shared memory, co-residency).
+  static Result<DeviceProgram> create(std::shared_ptr<const Program> program, DevicePlan plan, const CompiledKernel& kernel,
+                                      const cuda::Context& context, const cuda::Stream& stream);
+
+  // Enqueues one step. After it, check() before trusting anything.
+  Status step(const DeviceWeights& weights, const DeviceSequence& sequence, const StepOptions& options, const cuda::Stream& stream);
+  // Waits for the stream; Timeout with the starved task and counter when a launch ran out of its budget (counters are then set anew).
+  Status check(const cuda::Stream& stream);
+
+  Status poison_activations(const cuda::Stream& stream) const;
+  Result<std::int64_t> damaged_guards(const cuda::Stream& stream) const;
+  void set_budget_us(double us) { budget_ns_ = static_cast<std::uint64_t>(us * 1000); }
+  const DevicePlan& plan() const { return plan_; }
+  const Program& program() const { return *program_; }
+  int registers() const { return registers_; }
+  int local_bytes() const { return local_bytes_; }
+  Status read_trace(std::vector<std::uint64_t>& out, const cuda::Stream& stream) const;
+
+ private:
+  std::shared_ptr<const Program> program_;
+  DevicePlan plan_;
+  cuda::Module module_;
+  cuda::Function function_;
+  cuda::Memory tables_, counters_, activations_, report_, trace_;
+  std::uint64_t tasks_at_ = 0, waits_at_ = 0, streams_at_ = 0;
+  std::int64_t epoch_ = 0;
+  std::uint64_t budget_ns_ = 2'000'000'000;
+  int registers_ = 0, local_bytes_ = 0;
+};
+
+}  // namespace amk

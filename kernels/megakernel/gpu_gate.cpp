@@ -1,0 +1,174 @@
+#include "kernels/megakernel/gpu_gate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "core/base/random.h"
+#include "core/reference/forward.h"
+#include "core/reference/native.h"
+
+namespace amk {
+namespace {
+
+constexpr int kTimedFrom = 256, kTimedTokens = 8;
+constexpr double kOracleWork = 4e11;  // multiplications of oracle and native forward together, once a workload
+constexpr int kFewestPositions = 12, kFromEmpty = 4, kDrawn = 8;
+
+double log_sum_exp(std::span<const float> v) {
+  const double top = *std::max_element(v.begin(), v.end());
+  double sum = 0;
+  for (const float x : v) sum += std::exp(x - top);
+  return top + std::log(sum);
+}
+
+double kl_divergence(std::span<const float> oracle, std::span<const float> other) {
+  const double a = log_sum_exp(oracle), b = log_sum_exp(other);
+  double kl = 0;
+  for (std::size_t i = 0; i < oracle.size(); ++i) kl += std::exp(oracle[i] - a) * ((oracle[i] - a) - (other[i] - b));
+  return std::max(0.0, kl);
+}
+
+struct Distance {
+  double max_abs = 0, sum = 0, kl = 0;
+  bool finite = true;
+};
+
+Distance distance(std::span<const float> oracle, std::span<const float> other) {
+  Distance d;
+  for (std::size_t i = 0; i < oracle.size(); ++i) {
+    const double e = std::abs(static_cast<double>(other[i]) - oracle[i]);
+    if (!std::isfinite(e)) d.finite = false;
+    d.max_abs = std::max(d.max_abs, std::isfinite(e) ? e : std::numeric_limits<double>::infinity());
+    d.sum += std::isfinite(e) ? e : 0;
+  }
+  d.kl = d.finite ? kl_divergence(oracle, other) : std::numeric_limits<double>::infinity();
+  return d;
+}
+
+double top2_gap(std::span<const float> v) {
+  float first = -std::numeric_limits<float>::infinity(), second = first;
+  for (const float x : v) {
+    if (x > first) {
+      second = first;
+      first = x;
+    } else if (x > second) {
+      second = x;
+    }
+  }
+  return static_cast<double>(first) - second;
+}
+
+}  // namespace
+
+GpuReference::Plan GpuReference::plan(const ModelSpec& spec, int max_seq, std::uint64_t seed) {
+  Plan plan;
+  plan.tokens = std::min(max_seq, kTimedFrom + kTimedTokens);
+  const int by_work =
+      static_cast<int>(std::clamp(kOracleWork / (2.0 * static_cast<double>(spec.parameters())), static_cast<double>(kFewestPositions), 1e6));
+  const int reach = std::min(plan.tokens, by_work);
+  std::set<int> chosen;
+  const auto take = [&](int position) {
+    if (position >= 0 && position < reach) chosen.insert(position);
+  };
+  for (int i = 0; i < kFromEmpty; ++i) take(i);
+  for (const int edge : {64, 128, 256}) {
+    for (int d = -1; d <= 1; ++d) take(edge + d);
+  }
+  if (spec.sliding_window) {
+    for (int d = -1; d <= 1; ++d) take(*spec.sliding_window + d);
+  }
+  Rng rng(seed);
+  for (int i = 0; i < kDrawn; ++i) take(static_cast<int>(rng.below(static_cast<std::uint64_t>(reach))));
+  take(reach - 1);
+  plan.positions.assign(chosen.begin(), chosen.end());
+  return plan;
+}
+
+Result<std::shared_ptr<const GpuReference>> GpuReference::create(const std::shared_ptr<const Weights>& weights, const Plan& plan, std::uint64_t seed,
+                                                                 const std::stop_token& stop) {
+  const ModelSpec& spec = weights->spec();
+  std::vector<int> tokens;
+  Rng rng(mix64(seed));
+  for (int i = 0; i < plan.tokens; ++i) tokens.push_back(static_cast<int>(rng.below(static_cast<std::uint64_t>(spec.vocab))));
+  Oracle oracle(weights, plan.tokens);
+  NativeForward native(weights, plan.tokens);
+  std::vector<std::vector<float>> expected, low;
+  std::size_t next = 0;
+  for (int p = 0; next < plan.positions.size(); ++p) {
+    if (stop.stop_requested()) return fail(ErrorKind::Cancelled, "cancelled while the oracle ran");
+    AMK_TRY(exact, oracle.step(tokens[static_cast<std::size_t>(p)]));
+    AMK_TRY(rounded, native.step(tokens[static_cast<std::size_t>(p)]));
+    if (p != plan.positions[next]) continue;
+    expected.emplace_back(exact.begin(), exact.end());
+    low.emplace_back(rounded.begin(), rounded.end());
+    ++next;
+  }
+  return of(spec.vocab, plan, std::move(tokens), std::move(expected), std::move(low));
+}
+
+std::shared_ptr<const GpuReference> GpuReference::of(int vocab, Plan plan, std::vector<int> tokens, std::vector<std::vector<float>> oracle,
+                                                     std::vector<std::vector<float>> native) {
+  auto reference = std::make_shared<GpuReference>();
+  reference->vocab_ = vocab;
+  reference->plan_ = std::move(plan);
+  reference->tokens_ = std::move(tokens);
+  reference->oracle_ = std::move(oracle);
+  reference->measure_native(native);
+  return reference;
+}
+
+void GpuReference::measure_native(const std::vector<std::vector<float>>& native) {
+  for (std::size_t i = 0; i < oracle_.size(); ++i) {
+    const Distance d = distance(oracle_[i], native[i]);
+    native_max_.push_back(d.max_abs);
+    native_kl_.push_back(d.kl);
+    native_worst_max_ = std::max(native_worst_max_, d.max_abs);
+    native_worst_kl_ = std::max(native_worst_kl_, d.kl);
+  }
+}
+
+GpuReference::Outcome GpuReference::compare(std::span<const float> logits, std::span<const int> next_tokens, bool repeated) const {
+  Outcome out;
+  Correctness& c = out.correctness;
+  c.bound = kGateMargin * native_worst_max_;
+  c.bitwise_repeatable = repeated;
+  const double kl_bound = kGateMargin * native_worst_kl_;
+  const auto fail_once = [&](std::string why) {
+    if (out.failure.empty()) out.failure = std::move(why);
+  };
+  if (logits.size() != oracle_.size() * static_cast<std::size_t>(vocab_) || next_tokens.size() != oracle_.size()) {
+    fail_once("the worker returned another number of logits than asked for");
+    return out;
+  }
+  double sum = 0;
+  std::int64_t agreeing = 0;
+  for (std::size_t i = 0; i < oracle_.size(); ++i) {
+    const std::span<const float> got = logits.subspan(i * static_cast<std::size_t>(vocab_), static_cast<std::size_t>(vocab_));
+    const std::string where = " at position " + std::to_string(plan_.positions[i]);
+    const Distance d = distance(oracle_[i], got);
+    c.max_abs_err = std::max(c.max_abs_err, d.max_abs);
+    c.kl = std::max(c.kl, d.kl);
+    sum += d.sum;
+    ++c.positions_checked;
+    if (!d.finite) fail_once("a logit is not a number: it was not written, or something unwritten was read," + where);
+    if (d.max_abs > c.bound)
+      fail_once("logits are off by " + std::to_string(d.max_abs) + ", more than " + std::to_string(c.bound) + " (native arithmetic with margin)," +
+                where);
+    if (d.kl > kl_bound)
+      fail_once("the distribution is off by KL " + std::to_string(d.kl) + ", more than " + std::to_string(kl_bound) +
+                " (native arithmetic with margin)," + where);
+    const int wanted = argmax(oracle_[i]);
+    if (next_tokens[i] == wanted) ++agreeing;
+    if (next_tokens[i] != argmax(got)) fail_once("the next token is not the largest logit" + where);
+    if (next_tokens[i] != wanted && top2_gap(oracle_[i]) > 2 * c.bound) fail_once("the next token is not the oracle's" + where);
+  }
+  c.mean_abs_err = sum / (static_cast<double>(oracle_.size()) * vocab_);
+  c.top1_agreement = static_cast<double>(agreeing) / static_cast<double>(oracle_.size());
+  if (!repeated) fail_once("two runs on the same inputs differ");
+  out.correct = out.failure.empty();
+  return out;
+}
+
+}  // namespace amk

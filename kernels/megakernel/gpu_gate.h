@@ -1,0 +1,60 @@
+// The correctness gate of the GPU, on the parent's side: what was expected never enters the worker. Pure, thread-safe when const.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "core/model/weights.h"
+#include "kernels/verdict.h"
+
+namespace amk {
+
+// One token sequence with the oracle's logits at some positions, and how far native low-precision arithmetic is from them there.
+class GpuReference {
+ public:
+  struct Plan {
+    int tokens = 0;              // length of the sequence: the timed positions are its last ones
+    std::vector<int> positions;  // ascending, whose logits are compared
+  };
+  // Positions from an empty cache, around the edges of KV blocks of 64, 128 and 256, and drawn by `seed`, as far as the oracle's work allows.
+  static Plan plan(const ModelSpec& spec, int max_seq, std::uint64_t seed);
+
+  // Runs the oracle and the native forward once. `seed` draws the tokens.
+  static Result<std::shared_ptr<const GpuReference>> create(const std::shared_ptr<const Weights>& weights, const Plan& plan, std::uint64_t seed,
+                                                            const std::stop_token& stop);
+
+  const std::vector<int>& tokens() const { return tokens_; }
+  const std::vector<int>& positions() const { return plan_.positions; }
+
+  struct Outcome {
+    Correctness correctness;
+    bool correct = false;
+    std::string failure;  // the first reason, for people
+  };
+  // `logits`: [positions][vocab]. `repeated`: whether the worker saw equal bits twice.
+  Outcome compare(std::span<const float> logits, std::span<const int> next_tokens, bool repeated) const;
+
+  // For tests: from given data.
+  static std::shared_ptr<const GpuReference> of(int vocab, Plan plan, std::vector<int> tokens, std::vector<std::vector<float>> oracle,
+                                                std::vector<std::vector<float>> native);
+
+ private:
+  void measure_native(const std::vector<std::vector<float>>& native);
+  int vocab_ = 0;
+  Plan plan_;
+  std::vector<int> tokens_;
+  std::vector<std::vector<float>> oracle_;      // [position]
+  std::vector<double> native_max_, native_kl_;  // [position]
+  double native_worst_max_ = 0, native_worst_kl_ = 0;
+};
+
+// The gate: at every position max-abs and KL are at most kGateMargin times the worst that native arithmetic shows over the positions; the argmax is
+// the oracle's wherever its two best are further apart than twice the bound. The margin covers what differs between two correct orders of rounding.
+constexpr double kGateMargin = 1.25;
+
+}  // namespace amk

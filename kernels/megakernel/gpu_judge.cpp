@@ -1,0 +1,247 @@
+#include "kernels/megakernel/gpu_judge.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "core/base/json.h"
+#include "core/target/cost_model.h"
+#include "kernels/evaluator/clock.h"
+#include "kernels/evaluator/gpu_lock.h"
+#include "kernels/evaluator/nvml.h"
+
+namespace amk {
+namespace {
+
+constexpr int kTimedTokens = 8;
+constexpr int kColdFactor = 4;  // weights below this many L2s are flushed between samples
+
+void reject(Verdict& verdict, const Error& error) {
+  verdict.status = VerdictStatus::Rejected;
+  verdict.valid = false;
+  const auto witness = error.data.find("witness");
+  verdict.rejected =
+      RejectedBy{error.data.value("rule", "device"), error.message, witness != error.data.end() && witness->is_object() ? *witness : Json::object()};
+}
+
+void append_note(Verdict& verdict, const std::string& note) { verdict.notes += (verdict.notes.empty() ? "" : " ") + note; }
+
+Decision decision_of(Comparison c) {
+  return c == Comparison::Faster ? Decision::Faster : c == Comparison::Slower ? Decision::Slower : Decision::Inconclusive;
+}
+
+void fill_timing(Verdict& verdict, const MegakernelWorkload& workload, const Timing& t, int position, const std::optional<Json>& incumbent) {
+  const ModelSpec& spec = workload.model().spec;
+  const int kv_bytes = dtype_bytes(gpu_format(spec.dtype).kv);
+  const Roofline floor = decode_roofline(spec, workload.target(), position, kv_bytes);
+  verdict.noise =
+      Noise{t.mad_us, static_cast<std::int64_t>(t.candidate_us.size()), t.rounds, t.clock_mhz, (t.throttle_reasons & kThrottleUnfair) != 0};
+  verdict.bound_us = floor.bound_us;
+  if (t.latency_us < floor.bound_us) {
+    verdict.withheld = "below-floor";
+    append_note(verdict, "Measured below the physical floor of " + std::to_string(floor.bound_us) + " us: withheld.");
+    return;
+  }
+  verdict.latency_us = t.latency_us;
+  verdict.latency_kind = LatencyKind::MeasuredGpu;
+  if (floor.bound_us > 0) verdict.pct_of_roofline = 100.0 * floor.bound_us / t.latency_us;
+  verdict.read_bandwidth_gbs = static_cast<double>(floor.hbm_bytes) / t.latency_us * 1e-3;
+  if (t.versus && incumbent) {
+    verdict.versus = Versus{workload.schedule_id(*incumbent), t.versus->ratio, t.versus->ci_low, t.versus->ci_high, decision_of(t.decision)};
+  }
+  if (!t.warmed_up) append_note(verdict, "Warm-up windows did not settle within 2%.");
+  if (t.dropped_rounds > 0)
+    append_note(verdict, std::to_string(t.dropped_rounds) + " rounds dropped: the card throttled (" +
+                             throttle_text(t.throttle_reasons & kThrottleUnfair) + ").");
+}
+
+std::uint64_t fresh_seed() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
+
+}  // namespace
+
+GpuJudge::GpuJudge(GpuDevice device, GpuJudgeOptions options, std::unique_ptr<WorkerLink> link)
+    : device_(std::move(device)), options_(std::move(options)), link_(std::move(link)) {}
+
+Result<Message> GpuJudge::call(const Json& request, std::chrono::milliseconds limit, const Progress& progress) {
+  return link_->call(request, limit, [&progress] { return progress.stop.stop_requested(); });
+}
+
+Status GpuJudge::open_model(const MegakernelWorkload& workload, const Progress& progress) {
+  AMK_TRY(opened, call({{"op", "open"},
+                        {"model", workload.id()},
+                        {"gpu_ordinal", device_.ordinal},
+                        {"config_dir", options_.config_dir.string()},
+                        {"max_seq", workload.lowering_target().max_seq},
+                        {"cache", options_.cache_folder.string()}},
+                       options_.open_limit, progress));
+  if (opened.body.value("uuid", "") != device_.uuid) return fail(ErrorKind::Unavailable, "the worker opened another GPU than " + device_.uuid);
+  return {};
+}
+
+Result<std::shared_ptr<const GpuReference>> GpuJudge::reference(const MegakernelWorkload& workload, const Progress& progress) {
+  std::shared_ptr<const GpuReference>& held = references_[workload.id()];
+  if (held == nullptr) {
+    if (progress.report) progress.report(0.05, "running the oracle");
+    const std::uint64_t seed = fresh_seed();  // no candidate can know the tokens
+    AMK_TRY(weights, load_weights(workload.model()));
+    const auto plan = GpuReference::plan(workload.model().spec, workload.lowering_target().max_seq, seed);
+    AMK_TRY(made, GpuReference::create(weights, plan, seed, progress.stop));
+    held = std::move(made);
+  }
+  return held;
+}
+
+Result<BuiltCandidate> GpuJudge::build(const MegakernelWorkload& workload, const Json& canonical) const {
+  AMK_TRY(config, workload.parse(canonical));
+  AMK_TRY(compiler, NvrtcCompiler::open());
+  AMK_TRY(cache, BuildCache::open(options_.cache_folder));
+  return build_candidate(workload.model().spec, config, limits_of(device_), workload.lowering_target().max_seq, compiler, cache);
+}
+
+// The worker failed during a candidate's turn: is it the candidate's doing, or the machine's? A new worker and a known-good probe decide.
+Result<Verdict> GpuJudge::blame(Verdict verdict, const Error& error, const MegakernelWorkload& workload, const Progress& progress) {
+  if (error.kind == ErrorKind::Cancelled) return tl::unexpected<Error>(error);
+  if (error.kind == ErrorKind::Rejected) {
+    reject(verdict, error);
+    return verdict;
+  }
+  const bool worker_died = error.data.contains("signal") || error.data.contains("exit");
+  const bool cuda_error = error.kind == ErrorKind::Internal && error.data.contains("code");
+  if (error.kind != ErrorKind::Timeout && !worker_died && !cuda_error) return tl::unexpected<Error>(error);
+  link_->restart();
+  const auto probe = call({{"op", "probe"}, {"gpu_ordinal", device_.ordinal}}, std::chrono::minutes(2), progress);
+  if (!probe) {
+    return fail(ErrorKind::Unavailable, "the GPU fails a known-good probe after this: " + error.message + " (probe: " + probe.error().message + ")",
+                {{"uuid", device_.uuid}, {"first", error.message}});
+  }
+  (void)workload;
+  verdict.status = error.kind == ErrorKind::Timeout ? VerdictStatus::Timeout : VerdictStatus::Crash;
+  verdict.correct = false;
+  append_note(verdict, error.message + ". A known-good probe passed afterwards.");
+  return verdict;
+}
+
+Result<Verdict> GpuJudge::judge(const MegakernelWorkload& workload, const Json& canonical, const std::optional<Json>& incumbent,
+                                const Progress& progress) {
+  const auto say = [&](double fraction, const char* what) {
+    if (progress.report) progress.report(fraction, what);
+  };
+  AMK_TRY(config, workload.parse(canonical));
+  Verdict verdict;
+  verdict.workload = workload.id();
+  verdict.gpu = workload.target().name;
+  verdict.device = device_.uuid;
+  verdict.regime = workload.regime();
+  verdict.config = to_json(config);
+  verdict.schedule_id = amk::schedule_id(config);
+
+  say(0.0, "building");
+  auto built = build(workload, verdict.config);
+  if (!built) {
+    if (built.error().kind != ErrorKind::Rejected) return tl::unexpected<Error>(std::move(built).error());
+    reject(verdict, built.error());
+    return verdict;
+  }
+  verdict.valid = true;
+  verdict.tasks = static_cast<std::int64_t>(built->program->tasks.size());
+  verdict.weight_bytes = workload.model().spec.decode_weight_bytes();
+  verdict.smem_bytes = built->plan.shared_bytes;
+  verdict.build_ms = built->build_ms;
+
+  const std::lock_guard one(mutex_);
+  AMK_TRY(expected, reference(workload, progress));
+  AMK_TRY(lock, GpuLock::acquire(device_.uuid, options_.lock_limit, [&progress] { return progress.stop.stop_requested(); }));
+  say(0.2, "loading the model on the GPU");
+  AMK_CHECK(open_model(workload, progress));
+
+  say(0.3, "checking");
+  const auto checked = call({{"op", "check"}, {"config", verdict.config}, {"tokens", expected->tokens()}, {"positions", expected->positions()}},
+                            options_.check_limit, progress);
+  if (!checked) return blame(std::move(verdict), checked.error(), workload, progress);
+  std::vector<float> logits(checked->payload.size() / sizeof(float));
+  std::memcpy(logits.data(), checked->payload.data(), logits.size() * sizeof(float));
+  const auto outcome = expected->compare(logits, checked->body.at("next_tokens").get<std::vector<int>>(), checked->body.value("repeatable", false));
+  verdict.registers = checked->body.at("program").value("registers", std::int64_t{0});
+  verdict.correctness = outcome.correctness;
+  std::string failure = outcome.failure;
+  const auto also = [&](bool bad, const std::string& why) {
+    if (bad && failure.empty()) failure = why;
+  };
+  also(checked->body.value("unwritten", std::int64_t{1}) != 0, "outputs were not written");
+  also(checked->body.value("not_finite", std::int64_t{1}) != 0, "a logit is not a number at a position that is not compared");
+  also(checked->body.value("damaged_guards", std::int64_t{1}) != 0, "bytes outside the buffers were written");
+  also(!checked->body.value("inputs_unchanged", false), "weights or tokens were changed");
+  if (!failure.empty()) {
+    verdict.status = VerdictStatus::Incorrect;
+    append_note(verdict, "Incorrect: " + failure + ".");
+    return verdict;
+  }
+
+  say(0.6, "timing");
+  const bool flush = workload.model().spec.decode_weight_bytes() < kColdFactor * device_.l2_bytes;
+  const int total = static_cast<int>(expected->tokens().size());
+  const int tokens = flush ? 1 : std::min(kTimedTokens, total);
+  const int first = total - tokens;
+  const bool same = incumbent && workload.schedule_id(*incumbent) == verdict.schedule_id;
+  const auto timed = call({{"op", "time"},
+                           {"config", verdict.config},
+                           {"incumbent", incumbent && !same ? *incumbent : Json(nullptr)},
+                           {"first", first},
+                           {"tokens_per_sample", tokens},
+                           {"flush", flush},
+                           {"most_ms", options_.timing_ms}},
+                          options_.time_limit + std::chrono::milliseconds(options_.timing_ms), progress);
+  if (!timed) {
+    if (timed.error().data.contains("withheld")) {
+      verdict.status = VerdictStatus::Ok;
+      verdict.correct = true;
+      verdict.withheld = timed.error().data.value("withheld", "");
+      append_note(verdict, timed.error().message + ".");
+      return verdict;
+    }
+    return blame(std::move(verdict), timed.error(), workload, progress);
+  }
+  // Again after timing: the last timed step must have left the bits that the checked one left.
+  if (timed->body.value("last_hash", std::uint64_t{0}) != checked->body.value("last_hash", std::uint64_t{1})) {
+    verdict.status = VerdictStatus::Incorrect;
+    append_note(verdict, "Incorrect: the outputs after timing differ from those that were checked.");
+    return verdict;
+  }
+  AMK_TRY(timing, timing_from_json(timed->body.at("timing")));
+  verdict.status = VerdictStatus::Ok;
+  verdict.correct = true;
+  if (const int others = timed->body.value("other_processes", -1); others > 0)
+    append_note(verdict, std::to_string(others) + " other processes were computing on the GPU.");
+  if (timed->body.value("wall_ratio", 1.0) < 1.0) {
+    verdict.withheld = "events-exceed-wall-clock";
+    append_note(verdict, "Device events report more time than the wall clock: withheld.");
+  } else {
+    fill_timing(verdict, workload, timing, first, incumbent && !same ? incumbent : std::nullopt);
+  }
+  append_note(verdict, flush ? "Cold: L2 flushed before every sample." : "Cold by size: the weights exceed L2.");
+  say(1.0, "judged");
+  return verdict;
+}
+
+Result<GpuDecode> GpuJudge::decode(const MegakernelWorkload& workload, const Json& canonical, const std::vector<int>& prompt, int count, bool logits,
+                                   const Progress& progress) {
+  AMK_TRY(config, workload.parse(canonical));
+  AMK_TRY(built, build(workload, canonical));  // errors of the schedule before the GPU is taken
+  (void)built;
+  const std::lock_guard one(mutex_);
+  AMK_TRY(lock, GpuLock::acquire(device_.uuid, options_.lock_limit, [&progress] { return progress.stop.stop_requested(); }));
+  AMK_CHECK(open_model(workload, progress));
+  const auto limit = options_.check_limit + std::chrono::milliseconds(20 * (static_cast<std::int64_t>(prompt.size()) + count));
+  AMK_TRY(reply, call({{"op", "decode"}, {"config", to_json(config)}, {"prompt", prompt}, {"count", count}, {"logits", logits}}, limit, progress));
+  GpuDecode out;
+  out.ids = reply.body.at("generated_ids").get<std::vector<int>>();
+  out.tokens_processed = reply.body.at("tokens_processed").get<int>();
+  out.logits.resize(reply.payload.size() / sizeof(float));
+  std::memcpy(out.logits.data(), reply.payload.data(), out.logits.size() * sizeof(float));
+  return out;
+}
+
+}  // namespace amk

@@ -1,0 +1,80 @@
+#include "kernels/megakernel/gpu_model.h"
+
+#include "core/program/lower.h"
+#include "core/program/validator.h"
+
+namespace amk {
+
+DeviceLimits limits_of(const GpuDevice& device) {
+  return {device.architecture(), device.sm_major, device.sm_count, device.smem_optin_bytes, device.max_threads_per_block};
+}
+
+Result<BuiltCandidate> build_candidate(const ModelSpec& spec, const ScheduleConfig& config, const DeviceLimits& limits, int max_seq,
+                                       const Compiler& compiler, const BuildCache& cache, const PlanOptions& options) {
+  BuiltCandidate out;
+  out.config = config;
+  LoweringTarget target;
+  target.sm_count = limits.sm_count;
+  target.smem_optin_bytes = limits.smem_optin_bytes;
+  target.max_seq = max_seq;
+  AMK_TRY(program, lower(spec, config, target, gpu_format(spec.dtype)));
+  const Validation validation = validate(program);
+  if (validation.rejection) {
+    const Rejection& r = *validation.rejection;
+    return fail(ErrorKind::Rejected, r.message, {{"rule", r.rule}, {"message", r.message}, {"witness", r.witness}});
+  }
+  out.program = std::make_shared<const Program>(std::move(program));
+  AMK_TRY(plan, plan_device(*out.program, config, limits, options));
+  out.plan = std::move(plan);
+  AMK_TRY(built, cache.build(compiler, out.plan.request));
+  out.kernel = std::move(built.kernel);
+  out.build_ms = built.build_ms;
+  out.cached = built.cached;
+  return out;
+}
+
+Result<std::unique_ptr<GpuModel>> GpuModel::open(const GpuDevice& device, std::shared_ptr<const Weights> weights, int max_seq,
+                                                 const std::filesystem::path& cache_folder) {
+  if (!device.cooperative_launch) return fail(ErrorKind::Unavailable, device.product + " has no cooperative launch");
+  if (device.sm_major < 8) return fail(ErrorKind::Unavailable, device.product + " is older than compute capability 8.0");
+  AMK_TRY(context, cuda::Context::open(device.ordinal));
+  AMK_TRY(stream, cuda::Stream::create());
+  AMK_TRY(compiler, NvrtcCompiler::open());
+  AMK_TRY(cache, BuildCache::open(cache_folder));
+  std::unique_ptr<GpuModel> model(new GpuModel(device, std::move(context), std::move(stream), std::move(weights), compiler, std::move(cache)));
+  model->max_seq_ = max_seq;
+  AMK_TRY(sequence, DeviceSequence::create(model->spec(), gpu_format(model->spec().dtype), max_seq, model->stream_));
+  model->sequence_ = std::move(sequence);
+  return model;
+}
+
+Result<BuiltCandidate> GpuModel::build(const ScheduleConfig& config, const PlanOptions& options) const {
+  return build_candidate(spec(), config, limits_of(device_), max_seq_, compiler_, cache_, options);
+}
+
+Result<const DeviceWeights*> GpuModel::layout_weights(WeightLayout layout) {
+  auto found = layouts_.find(layout);
+  if (found == layouts_.end()) {
+    AMK_TRY(uploaded, DeviceWeights::upload(*weights_, layout, compiler_, cache_, device_.architecture(), stream_));
+    found = layouts_.emplace(layout, std::move(uploaded)).first;
+  }
+  return &found->second;
+}
+
+Result<DeviceProgram> GpuModel::load(const BuiltCandidate& candidate) {
+  AMK_TRY(uploaded, layout_weights(candidate.plan.layout));
+  (void)uploaded;
+  return DeviceProgram::create(candidate.program, candidate.plan, candidate.kernel, context_, stream_);
+}
+
+Status GpuModel::enqueue(DeviceProgram& program, const StepOptions& options) {
+  AMK_TRY(weights, layout_weights(program.plan().layout));
+  return program.step(*weights, sequence_, options, stream_);
+}
+
+Status GpuModel::run(DeviceProgram& program, const StepOptions& options) {
+  AMK_CHECK(enqueue(program, options));
+  return program.check(stream_);
+}
+
+}  // namespace amk

@@ -1,0 +1,214 @@
+#include "kernels/megakernel/gpu_service.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "core/base/hash.h"
+#include "core/base/json.h"
+#include "core/model/load.h"
+#include "kernels/evaluator/clock.h"
+#include "kernels/evaluator/nvml.h"
+#include "kernels/megakernel/gpu_timing.h"
+
+namespace amk {
+namespace {
+
+std::uint64_t hash_logits(std::span<const float> logits) { return hash64({reinterpret_cast<const char*>(logits.data()), logits.size_bytes()}); }
+
+std::string payload_of(std::span<const float> logits) { return {reinterpret_cast<const char*>(logits.data()), logits.size_bytes()}; }
+
+Json program_facts(const DeviceProgram& program, const BuiltCandidate& built) {
+  return {{"registers", program.registers()},        {"local_bytes", program.local_bytes()}, {"smem_bytes", program.plan().shared_bytes},
+          {"tasks", program.program().tasks.size()}, {"build_ms", built.build_ms},           {"cached", built.cached}};
+}
+
+}  // namespace
+
+Result<CheckedRun> run_checked(GpuModel& model, DeviceProgram& program, std::span<const int> tokens, std::span<const int> positions) {
+  const DeviceSequence& sequence = model.sequence();
+  const cuda::Stream& stream = model.stream();
+  CheckedRun run;
+  AMK_CHECK(sequence.set_tokens(tokens, 0, stream));
+  AMK_CHECK(sequence.poison_kv(stream));
+  for (std::size_t p = 0; p < tokens.size(); ++p) {
+    AMK_CHECK(sequence.poison_outputs(stream));
+    AMK_CHECK(program.poison_activations(stream));
+    AMK_CHECK(model.run(program, {static_cast<int>(p), false}));
+    AMK_TRY(logits, sequence.read_logits(stream));
+    AMK_TRY(next, sequence.read_next_token(stream));
+    for (const float v : logits) {
+      run.unwritten += std::bit_cast<std::uint32_t>(v) == kPoisonWord ? 1 : 0;
+      run.not_finite += std::isfinite(v) ? 0 : 1;
+    }
+    run.unwritten += static_cast<std::uint32_t>(next) == kPoisonWord ? 1 : 0;
+    run.hashes.push_back(hash_logits(logits) ^ static_cast<std::uint64_t>(next));
+    run.next_tokens.push_back(next);
+    if (std::binary_search(positions.begin(), positions.end(), static_cast<int>(p)))
+      run.logits.insert(run.logits.end(), logits.begin(), logits.end());
+  }
+  return run;
+}
+
+Result<Message> GpuService::handle(const Message& request) try {
+  const Json& body = request.body;
+  const std::string op = body.value("op", "");
+  if (op == "open") return open(body);
+  if (op == "probe") return probe(body);
+  if (model_ == nullptr) return fail(ErrorKind::InvalidArgument, "no model is open in this worker");
+  if (op == "check") return check(body);
+  if (op == "time") return time(body);
+  if (op == "decode") return decode(body);
+  if (op == "trace") return trace(body);
+  return bad_field("op", op, "open, check, time, decode, trace, probe");
+} catch (const Json::exception& e) {
+  return fail(ErrorKind::InvalidArgument, std::string("a worker request is malformed: ") + e.what());
+}
+
+Result<Message> GpuService::open(const Json& body) {
+  const std::string key = body.dump();
+  if (model_ == nullptr || key != model_key_) {
+    loaded_.clear();
+    model_.reset();
+    AMK_TRY(ref, resolve_model(body.at("model").get<std::string>(), ModelSources::from_environment(body.at("config_dir").get<std::string>())));
+    AMK_TRY(gpus, gpu_devices());
+    const auto ordinal = body.at("gpu_ordinal").get<std::size_t>();
+    if (ordinal >= gpus.size()) return fail(ErrorKind::Unavailable, "there is no GPU " + std::to_string(ordinal));
+    AMK_TRY(weights, load_weights(ref));
+    AMK_TRY(model, GpuModel::open(gpus[ordinal], weights, body.at("max_seq").get<int>(), body.at("cache").get<std::string>()));
+    model_ = std::move(model);
+    model_key_ = key;
+  }
+  Message reply;
+  reply.body = {{"uuid", model_->device().uuid}, {"product", model_->device().product}};
+  return reply;
+}
+
+Result<DeviceProgram*> GpuService::program_of(const Json& config) {
+  AMK_TRY(parsed, parse_schedule_config(config));
+  const std::string id = schedule_id(parsed);
+  for (Loaded& l : loaded_) {
+    if (l.schedule_id == id) return l.program.get();
+  }
+  AMK_TRY(built, model_->build(parsed));
+  AMK_TRY(program, model_->load(built));
+  if (loaded_.size() >= 2) loaded_.erase(loaded_.begin());
+  loaded_.push_back({id, std::move(built), std::make_unique<DeviceProgram>(std::move(program))});
+  return loaded_.back().program.get();
+}
+
+Result<Message> GpuService::check(const Json& body) {
+  const auto tokens = body.at("tokens").get<std::vector<int>>();
+  const auto positions = body.at("positions").get<std::vector<int>>();
+  AMK_TRY(program, program_of(body.at("config")));
+  AMK_TRY(first, run_checked(*model_, *program, tokens, positions));
+  AMK_TRY(second, run_checked(*model_, *program, tokens, {}));
+  tokens_ = tokens;
+  AMK_TRY(guards, model_->sequence().damaged_guards(model_->stream()));
+  AMK_TRY(activation_guards, program->damaged_guards(model_->stream()));
+  AMK_TRY(after, model_->sequence().read_tokens(0, static_cast<int>(tokens.size()), model_->stream()));
+  AMK_TRY(layout, model_->layout_weights(program->plan().layout));
+  AMK_TRY(intact, layout->intact(model_->stream()));
+  std::vector<int> next;
+  for (const int p : positions) next.push_back(first.next_tokens.at(static_cast<std::size_t>(p)));
+  Message reply;
+  reply.body = {{"next_tokens", next},
+                {"repeatable", first.hashes == second.hashes},
+                {"last_hash", first.hashes.back()},
+                {"unwritten", first.unwritten + second.unwritten},
+                {"not_finite", first.not_finite},
+                {"damaged_guards", guards + activation_guards},
+                {"inputs_unchanged", after == tokens && intact}};
+  for (const Loaded& l : loaded_) {
+    if (l.program.get() == program) reply.body["program"] = program_facts(*program, l.built);
+  }
+  reply.payload = payload_of(first.logits);
+  return reply;
+}
+
+Result<Message> GpuService::time(const Json& body) {
+  AMK_TRY(candidate, program_of(body.at("config")));
+  DeviceProgram* incumbent = nullptr;
+  if (const auto other = body.find("incumbent"); other != body.end() && !other->is_null()) {
+    AMK_TRY(found, program_of(*other));
+    incumbent = found;
+    AMK_TRY(again, program_of(body.at("config")));  // loading the incumbent may have pushed it out
+    candidate = again;
+  }
+  TimedSpan span{body.at("first").get<int>(), body.at("tokens_per_sample").get<int>(), body.value("flush", false)};
+  if (static_cast<std::size_t>(span.first + span.tokens) > tokens_.size())
+    return fail(ErrorKind::InvalidArgument, "the timed positions are outside the checked sequence");
+  AMK_TRY(timing, time_programs(*model_, *candidate, incumbent == candidate ? nullptr : incumbent, span, body.value("most_ms", 4000)));
+  AMK_TRY(logits, model_->sequence().read_logits(model_->stream()));
+  AMK_TRY(next, model_->sequence().read_next_token(model_->stream()));
+  Message reply;
+  reply.body = {{"timing", to_json(timing.timing)},
+                {"last_hash", hash_logits(logits) ^ static_cast<std::uint64_t>(next)},
+                {"other_processes", timing.other_processes},
+                {"wall_ratio", timing.wall_ratio}};
+  return reply;
+}
+
+Result<Message> GpuService::decode(const Json& body) {
+  const auto prompt = body.at("prompt").get<std::vector<int>>();
+  const int count = body.at("count").get<int>();
+  const bool keep_logits = body.value("logits", false);
+  const DeviceSequence& sequence = model_->sequence();
+  const int total = static_cast<int>(prompt.size()) + count - 1;  // tokens processed: the last generated one is not
+  if (prompt.empty() || count < 0 || total > sequence.max_seq())
+    return bad_field("max_tokens", count,
+                     "a prompt of at least one token, and prompt and generated tokens within " + std::to_string(sequence.max_seq()));
+  AMK_TRY(program, program_of(body.at("config")));
+  AMK_CHECK(sequence.set_tokens(prompt, 0, model_->stream()));
+  AMK_CHECK(sequence.poison_kv(model_->stream()));
+  tokens_.clear();
+  Message reply;
+  for (int p = 0; p < total; ++p) {
+    AMK_CHECK(model_->enqueue(*program, {p, p + 1 >= static_cast<int>(prompt.size())}));
+    if (keep_logits) {
+      AMK_CHECK(program->check(model_->stream()));
+      AMK_TRY(logits, sequence.read_logits(model_->stream()));
+      reply.payload += payload_of(logits);
+    }
+  }
+  AMK_CHECK(program->check(model_->stream()));
+  AMK_TRY(generated, sequence.read_tokens(static_cast<int>(prompt.size()), count, model_->stream()));
+  reply.body = {{"generated_ids", generated}, {"tokens_processed", total}};
+  return reply;
+}
+
+Result<Message> GpuService::trace(const Json& body) {
+  AMK_TRY(config, parse_schedule_config(body.at("config")));
+  const int position = body.at("position").get<int>();
+  PlanOptions options;
+  options.trace = true;
+  AMK_TRY(built, model_->build(config, options));
+  AMK_TRY(program, model_->load(built));
+  std::vector<int> tokens(static_cast<std::size_t>(position) + 1, 1);
+  AMK_CHECK(model_->sequence().set_tokens(tokens, 0, model_->stream()));
+  for (int p = 0; p <= position; ++p) AMK_CHECK(model_->enqueue(program, {p, false}));
+  AMK_CHECK(program.check(model_->stream()));
+  std::vector<std::uint64_t> marks;
+  AMK_CHECK(program.read_trace(marks, model_->stream()));
+  tokens_.clear();
+  Message reply;
+  reply.body = {{"marks", marks.size()}, {"clock", "ns"}};
+  reply.payload.assign(reinterpret_cast<const char*>(marks.data()), marks.size() * 8);
+  return reply;
+}
+
+// Known good: a copy there and back through the copy engine and a kernel, on a context that is opened if there is none.
+Result<Message> GpuService::probe(const Json& body) {
+  if (model_ == nullptr) {
+    AMK_TRY(context, cuda::Context::open(body.value("gpu_ordinal", 0)));
+    AMK_CHECK(probe_gpu(context));
+  } else {
+    AMK_CHECK(probe_gpu(model_->context()));
+  }
+  Message reply;
+  reply.body = {{"healthy", true}};
+  return reply;
+}
+
+}  // namespace amk

@@ -1,0 +1,135 @@
+#include "kernels/megakernel/gpu_timing.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "kernels/evaluator/nvml.h"
+
+namespace amk {
+namespace {
+
+class ProgramContestant final : public Contestant {
+ public:
+  static Result<ProgramContestant> create(GpuModel& model, DeviceProgram& program, const TimedSpan& span, const cuda::Memory* flush) {
+    ProgramContestant c(model, program, span, flush);
+    AMK_TRY(start, cuda::Event::create());
+    AMK_TRY(end, cuda::Event::create());
+    c.start_ = std::move(start);
+    c.end_ = std::move(end);
+    return c;
+  }
+  Result<double> sample_us() override {
+    const cuda::Stream& stream = model_->stream();
+    if (flush_ != nullptr) {
+      AMK_CHECK(cuda::fill_u32(flush_->pointer(), 0x12345678u, flush_->bytes() / 4, stream));
+      AMK_CHECK(stream.synchronize());
+    }
+    const auto wall = std::chrono::steady_clock::now();
+    AMK_CHECK(start_.record(stream));
+    for (int i = 0; i < span_.tokens; ++i) AMK_CHECK(model_->enqueue(*program_, {span_.first + i, false}));
+    AMK_CHECK(end_.record(stream));
+    AMK_CHECK(program_->check(stream));
+    const double wall_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - wall).count();
+    AMK_TRY(us, cuda::Event::elapsed_us(start_, end_));
+    wall_ratio_ = us > 0 ? wall_us / us : 0;
+    return us / span_.tokens;
+  }
+  double wall_ratio() const { return wall_ratio_; }
+
+ private:
+  ProgramContestant(GpuModel& model, DeviceProgram& program, const TimedSpan& span, const cuda::Memory* flush)
+      : model_(&model), program_(&program), span_(span), flush_(flush) {}
+  GpuModel* model_;
+  DeviceProgram* program_;
+  TimedSpan span_;
+  const cuda::Memory* flush_;
+  cuda::Event start_, end_;
+  double wall_ratio_ = 0;
+};
+
+class NvmlMonitor final : public Monitor {
+ public:
+  explicit NvmlMonitor(const std::string& uuid) {
+    const auto nvml = Nvml::open();
+    if (!nvml) return;
+    auto device = (*nvml)->device(uuid);
+    if (!device) return;
+    nvml_ = *nvml;
+    device_ = *device;
+  }
+  std::optional<ClockReading> read() override {
+    if (nvml_ == nullptr) return std::nullopt;
+    const auto reading = nvml_->read(device_);
+    if (!reading) return std::nullopt;
+    return ClockReading{static_cast<double>(reading->sm_mhz), reading->throttle_reasons};
+  }
+  // Besides this process; ids are the host's, so in a container ours may not be among them: then one is taken as ours.
+  int other_processes() const {
+    if (nvml_ == nullptr) return -1;
+    const auto pids = nvml_->compute_processes(device_);
+    if (!pids) return -1;
+    const auto own = static_cast<std::uint32_t>(getpid());
+    const auto others = static_cast<int>(std::count_if(pids->begin(), pids->end(), [own](std::uint32_t pid) { return pid != own; }));
+    const bool found = others < static_cast<int>(pids->size());
+    return found ? others : std::max(0, others - 1);
+  }
+
+ private:
+  const Nvml* nvml_ = nullptr;
+  void* device_ = nullptr;
+};
+
+}  // namespace
+
+Result<ProgramTiming> time_programs(GpuModel& model, DeviceProgram& candidate, DeviceProgram* incumbent, const TimedSpan& span, int most_ms) {
+  AMK_CHECK(model.context().reset_persisting_l2());
+  cuda::Memory flush;
+  if (span.flush) {
+    AMK_TRY(memory, cuda::Memory::allocate(static_cast<std::size_t>(2 * model.device().l2_bytes)));
+    flush = std::move(memory);
+  }
+  const cuda::Memory* flushed = span.flush ? &flush : nullptr;
+  for (int p = 0; p < span.first; ++p) AMK_CHECK(model.enqueue(candidate, {p, false}));
+  AMK_CHECK(candidate.check(model.stream()));
+
+  NvmlMonitor monitor(model.device().uuid);
+  ProgramTiming out;
+  out.other_processes = monitor.other_processes();
+  AMK_TRY(a, ProgramContestant::create(model, candidate, span, flushed));
+  TimingOptions options;
+  options.most_time = std::chrono::milliseconds(most_ms);
+  if (incumbent != nullptr) {
+    AMK_TRY(b, ProgramContestant::create(model, *incumbent, span, flushed));
+    AMK_TRY(timing, time_in_turn(a, &b, monitor, options));
+    out.timing = std::move(timing);
+  } else {
+    AMK_TRY(timing, time_in_turn(a, nullptr, monitor, options));
+    out.timing = std::move(timing);
+  }
+  out.other_processes = std::max(out.other_processes, monitor.other_processes());
+  // Once more, last: what is checked after timing is this sample's output.
+  AMK_CHECK(model.sequence().poison_outputs(model.stream()));
+  AMK_TRY(last, a.sample_us());
+  (void)last;
+  out.wall_ratio = a.wall_ratio();
+  return out;
+}
+
+Status probe_gpu(const cuda::Context& context) {
+  AMK_CHECK(context.make_current());
+  constexpr std::size_t kWords = 1 << 16;
+  AMK_TRY(stream, cuda::Stream::create());
+  AMK_TRY(from, cuda::Memory::allocate(kWords * 4));
+  AMK_TRY(to, cuda::Memory::allocate(kWords * 4));
+  std::vector<std::uint32_t> sent(kWords), received(kWords, 0);
+  for (std::size_t i = 0; i < kWords; ++i) sent[i] = static_cast<std::uint32_t>(i * 2654435761u);
+  AMK_CHECK(cuda::copy_to_device(from.pointer(), sent.data(), kWords * 4, stream));
+  AMK_CHECK(cuda::copy_on_device(to.pointer(), from.pointer(), kWords * 4, stream));
+  AMK_CHECK(cuda::copy_to_host(received.data(), to.pointer(), kWords * 4, stream));
+  AMK_CHECK(stream.synchronize());
+  if (sent != received) return fail(ErrorKind::Unavailable, "the GPU returned other bytes than it was given: the machine is broken, not a candidate");
+  return {};
+}
+
+}  // namespace amk

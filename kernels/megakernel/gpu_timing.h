@@ -1,0 +1,31 @@
+// Samples of decode steps for the clock, and a known-good probe of a GPU.
+#pragma once
+
+#include <vector>
+
+#include "kernels/evaluator/clock.h"
+#include "kernels/megakernel/gpu_model.h"
+
+namespace amk {
+
+// A sample is `tokens` steps from position `first`, back to back; their time is divided by `tokens`. `flush`: L2 is overwritten before each sample,
+// outside the timed region (small models, whose weights would stay in L2).
+struct TimedSpan {
+  int first = 0, tokens = 1;
+  bool flush = false;
+};
+
+struct ProgramTiming {
+  Timing timing;
+  int other_processes = 0;  // computing on the GPU besides this one, before or after; -1: unknown
+  double wall_ratio = 0;    // wall clock over events of the last sample: below 1 the events cannot be right
+};
+
+// The candidate decodes the sequence up to `first` (the tokens must be set), then both are timed in turn, and the candidate runs last: its outputs
+// are left in the sequence. The caller holds the GPU's lock.
+Result<ProgramTiming> time_programs(GpuModel& model, DeviceProgram& candidate, DeviceProgram* incumbent, const TimedSpan& span, int most_ms);
+
+// Fills, copies and compares a buffer: tells a broken GPU or driver from a broken candidate.
+Status probe_gpu(const cuda::Context& context);
+
+}  // namespace amk

@@ -1,0 +1,149 @@
+// A real child process (child/worker_child.cpp): answers, crashes, hangs, floods; and the frames themselves.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+
+#include "core/base/json.h"
+#include "kernels/evaluator/framing.h"
+#include "kernels/evaluator/gpu_lock.h"
+#include "kernels/evaluator/worker_process.h"
+
+using namespace amk;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::vector<std::string> worker_argv() { return {AMK_WORKER_CHILD}; }
+
+Deadline in(std::chrono::milliseconds ms) { return std::chrono::steady_clock::now() + ms; }
+
+struct TestPipe {
+  int fds[2];
+  TestPipe() { REQUIRE(pipe(fds) == 0); }
+  ~TestPipe() {
+    close(fds[0]);
+    close(fds[1]);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("worker: requests and replies with payloads; errors keep kind, message and data") {
+  auto worker = WorkerProcess::start(worker_argv());
+  REQUIRE(worker);
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{100'000}, std::size_t{20'000'000}}) {
+    const auto reply = worker->call({{"op", "echo"}, {"text", "grüße"}, {"payload", size}}, 20s);
+    REQUIRE_MESSAGE(reply, reply.error().message);
+    CHECK(reply->body.at("text") == "grüße");
+    CHECK(reply->payload.size() == size);
+  }
+  const auto error = worker->call({{"op", "unknown"}}, 5s);
+  REQUIRE_FALSE(error);
+  CHECK(error.error().kind == ErrorKind::Rejected);
+  CHECK(error.error().data.at("rule") == "op");
+  CHECK(worker->alive());
+}
+
+TEST_CASE("worker: a crash and an exit are told apart, and the next worker is unharmed") {
+  auto worker = WorkerProcess::start(worker_argv());
+  REQUIRE(worker);
+  const auto crashed = worker->call({{"op", "crash"}}, 20s);
+  REQUIRE_FALSE(crashed);
+  CHECK(crashed.error().kind == ErrorKind::Unavailable);
+  CHECK(crashed.error().data.at("signal") == SIGSEGV);
+  CHECK_FALSE(worker->alive());
+  CHECK_FALSE(worker->call({{"op", "echo"}, {"text", "x"}}, 1s));
+
+  auto second = WorkerProcess::start(worker_argv());
+  REQUIRE(second);
+  CHECK(second->generation() > worker->generation());
+  const auto exited = second->call({{"op", "exit"}}, 20s);
+  REQUIRE_FALSE(exited);
+  CHECK(exited.error().data.at("exit") == 7);
+}
+
+TEST_CASE("worker: a hang is cut at its limit, with its whole process group") {
+  auto worker = WorkerProcess::start(worker_argv());
+  REQUIRE(worker);
+  const auto ids = worker->call({{"op", "pid"}}, 20s);
+  REQUIRE(ids);
+  const pid_t group = ids->body.at("pgid").get<pid_t>();
+  CHECK(group == worker->pid());
+  const auto start = std::chrono::steady_clock::now();
+  const auto hung = worker->call({{"op", "hang"}}, 300ms);
+  REQUIRE_FALSE(hung);
+  CHECK(hung.error().kind == ErrorKind::Timeout);
+  CHECK(std::chrono::steady_clock::now() - start < 10s);
+  // The grandchild is gone as well (collected by init a moment later).
+  bool gone = false;
+  for (int i = 0; i < 200 && !gone; ++i) {
+    gone = ::kill(-group, 0) != 0 && errno == ESRCH;
+    if (!gone) std::this_thread::sleep_for(10ms);
+  }
+  CHECK(gone);
+}
+
+TEST_CASE("worker: cancelling stops it; garbage is an error, not a hang") {
+  auto worker = WorkerProcess::start(worker_argv());
+  REQUIRE(worker);
+  const auto cancelled = worker->call({{"op", "hang"}}, 60s, [] { return true; });
+  REQUIRE_FALSE(cancelled);
+  CHECK(cancelled.error().kind == ErrorKind::Cancelled);
+  CHECK_FALSE(worker->alive());
+  auto other = WorkerProcess::start(worker_argv());
+  REQUIRE(other);
+  CHECK_FALSE(other->call({{"op", "garbage"}}, 5s));
+  CHECK_FALSE(other->alive());
+  CHECK_FALSE(WorkerProcess::start({"/nonexistent/program"}));
+  CHECK_FALSE(WorkerProcess::start({}));
+}
+
+TEST_CASE("frames: damaged, cut, oversized and late messages are errors") {
+  for (const std::string& text : {std::string("amk1 2 0\n{"), std::string("amk1 -1 0\n"), std::string("amk2 2 0\n{}"),
+                                  std::string("amk1 99999999999 0\n"), std::string("amk1 2 0\n[}"), std::string(200, 'a')}) {
+    TestPipe p;
+    REQUIRE(write(p.fds[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+    close(p.fds[1]);
+    p.fds[1] = dup(p.fds[0]);
+    const auto message = read_message(p.fds[0], in(1000ms));
+    CHECK_FALSE(message);
+  }
+  TestPipe silent;
+  const auto late = read_message(silent.fds[0], in(50ms));
+  REQUIRE_FALSE(late);
+  CHECK(late.error().kind == ErrorKind::Timeout);
+}
+
+TEST_CASE("GPU lock: one holder, released by its end, even a kill") {
+  std::string folder = "/tmp/amk-lock-XXXXXX";
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  {
+    auto held = GpuLock::acquire("GPU-1", 1s, {}, folder);
+    REQUIRE(held);
+    const auto second = GpuLock::acquire("GPU-1", 100ms, {}, folder);
+    REQUIRE_FALSE(second);
+    CHECK(second.error().kind == ErrorKind::Timeout);
+    CHECK(GpuLock::acquire("GPU-2", 100ms, {}, folder));
+    const auto stopped = GpuLock::acquire(
+        "GPU-1", 60s, [] { return true; }, folder);
+    REQUIRE_FALSE(stopped);
+    CHECK(stopped.error().kind == ErrorKind::Cancelled);
+  }
+  CHECK(GpuLock::acquire("GPU-1", 100ms, {}, folder));
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto held = GpuLock::acquire("GPU-1", 1s, {}, folder);
+    while (true) pause();
+  }
+  std::this_thread::sleep_for(200ms);
+  CHECK_FALSE(GpuLock::acquire("GPU-1", 100ms, {}, folder));
+  ::kill(child, SIGKILL);
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(GpuLock::acquire("GPU-1", 1s, {}, folder));
+  std::filesystem::remove_all(folder);
+}

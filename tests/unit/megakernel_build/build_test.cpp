@@ -1,0 +1,172 @@
+// The virtual machine through NVRTC for every architecture, no GPU needed; registers and spills held to limits read off the assembler's report.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <regex>
+#include <thread>
+
+#include "core/model/load.h"
+#include "core/program/lower.h"
+#include "kernels/megakernel/device_plan.h"
+
+using namespace amk;
+
+namespace {
+
+struct Case {
+  const char* architecture;
+  int sm_major, sm_count;
+  std::int64_t smem_optin_bytes;  // CUDA C++ programming guide, "technical specifications per compute capability"
+  int ring_bytes;
+  int spill_limit;  // bytes stored, recorded with NVRTC 13.0 plus slack for other versions
+};
+const Case kCases[] = {
+    {"sm_80", 8, 108, 166912, 114688, 96},  {"sm_86", 8, 84, 101376, 65536, 96},      {"sm_89", 8, 142, 101376, 65536, 96},
+    {"sm_90a", 9, 132, 232448, 196608, 96}, {"sm_100", 10, 148, 232448, 196608, 128}, {"sm_120", 12, 170, 101376, 65536, 128},
+};
+
+int number_before(const std::string& log, const std::string& after) {
+  std::smatch found;
+  int most = -1;
+  std::string rest = log;
+  const std::regex pattern("(\\d+) " + after);
+  while (std::regex_search(rest, found, pattern)) {
+    most = std::max(most, std::stoi(found[1]));
+    rest = found.suffix();
+  }
+  return most;
+}
+
+struct Outcome {
+  std::string error;
+  int registers = -1, spills = -1;
+};
+
+Outcome build(const Case& c, const ModelSpec& spec, ScheduleConfig config) {
+  Outcome out;
+  DeviceLimits limits{c.architecture, c.sm_major, c.sm_count, c.smem_optin_bytes, 1024};
+  LoweringTarget target;
+  target.sm_count = c.sm_count;
+  target.smem_optin_bytes = c.smem_optin_bytes;
+  target.max_seq = 512;
+  const auto program = lower(spec, config, target, gpu_format(spec.dtype));
+  if (!program) return {program.error().message, -1, -1};
+  const auto plan = plan_device(*program, config, limits);
+  if (!plan) return {plan.error().message, -1, -1};
+  const auto built = (*Nvrtc::open())->compile(plan->request);
+  if (!built) return {built.error().message + "\n" + built.error().data.value("log", ""), -1, -1};
+  out.registers = number_before(built->log, "registers");
+  out.spills = number_before(built->log, "bytes spill stores");
+  return out;
+}
+
+// Two at a time: the assembler is single-threaded.
+template <class F>
+void in_parallel(std::size_t n, F work) {
+  std::atomic<std::size_t> next{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {
+      for (std::size_t i = next++; i < n; i = next++) work(i);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+}  // namespace
+
+TEST_CASE("the virtual machine builds for every architecture within its registers") {
+  const auto nvrtc = Nvrtc::open();
+  if (!nvrtc) {
+    MESSAGE("skipped: " << nvrtc.error().message);
+    return;
+  }
+  ModelSources sources;
+  sources.catalogue_dir = std::string(AMK_SOURCE_DIR) + "/config/models";
+  const auto ref = resolve_model("llama-3.2-1b", sources);
+  REQUIRE(ref);
+  std::vector<Outcome> outcomes(std::size(kCases));
+  in_parallel(std::size(kCases), [&](std::size_t i) {
+    ScheduleConfig config;
+    config.smem_bytes_per_block = kCases[i].ring_bytes;
+    if ((*nvrtc)->supports(kCases[i].architecture)) outcomes[i] = build(kCases[i], ref->spec, config);
+  });
+  for (std::size_t i = 0; i < std::size(kCases); ++i) {
+    CAPTURE(kCases[i].architecture);
+    if (!(*nvrtc)->supports(kCases[i].architecture)) {
+      MESSAGE("skipped: NVRTC " << (*nvrtc)->version() << " does not know " << kCases[i].architecture);
+      continue;
+    }
+    CHECK_MESSAGE(outcomes[i].error.empty(), outcomes[i].error);
+    // 9 warps: three of them share a quarter of the register file, 16,384 / (3 * 32) = 170, in steps of 8.
+    CHECK(outcomes[i].registers > 0);
+    CHECK(outcomes[i].registers <= 168);
+    CHECK(outcomes[i].spills >= 0);
+    CHECK(outcomes[i].spills <= kCases[i].spill_limit);
+  }
+}
+
+TEST_CASE("every compiled-in knob builds") {
+  const auto nvrtc = Nvrtc::open();
+  if (!nvrtc) {
+    MESSAGE("skipped: " << nvrtc.error().message);
+    return;
+  }
+  ModelSources sources;
+  sources.catalogue_dir = std::string(AMK_SOURCE_DIR) + "/config/models";
+  const auto small = resolve_model("small", sources);
+  const auto qwen3 = resolve_model("qwen3-0.6b", sources);
+  REQUIRE(small);
+  REQUIRE(qwen3);
+  ModelSpec fp16 = small->spec, fp32 = small->spec, mistral = small->spec;
+  fp16.dtype = DType::F16;
+  fp32.dtype = DType::F32;
+  mistral.sliding_window = 100;
+  mistral.qkv_bias = mistral.o_bias = mistral.mlp_bias = true;
+
+  struct Variant {
+    const char* name;
+    ModelSpec spec;
+    ScheduleConfig config;
+  };
+  std::vector<Variant> variants;
+  const auto add = [&](const char* name, const ModelSpec& spec, auto change) {
+    ScheduleConfig config;
+    config.smem_bytes_per_block = 131072;
+    change(config);
+    variants.push_back({name, spec, config});
+  };
+  add("fma", small->spec, [](ScheduleConfig& c) { c.kernel.gemv_path = GemvPath::Fma; });
+  add("row", small->spec, [](ScheduleConfig& c) {
+    c.kernel.gemv_path = GemvPath::Fma;
+    c.kernel.weight_layout = WeightLayout::Row;
+  });
+  add("direct", small->spec, [](ScheduleConfig& c) { c.smem_bytes_per_block = 0; });
+  add("cp.async", small->spec, [](ScheduleConfig& c) { c.kernel.cpasync = true; });
+  add("confirmed", small->spec, [](ScheduleConfig& c) { c.kernel.publish = Publish::Confirmed; });
+  add("unfused, one split", small->spec, [](ScheduleConfig& c) {
+    c.fusion = Fusion{false, false, false, false, false, false, false, false, false};
+    c.attention_kv_block = 512;
+  });
+  add("1024 threads", small->spec, [](ScheduleConfig& c) {
+    c.threads_per_block = 1024;
+    c.kernel.cols_per_warp = 128;
+  });
+  add("128 threads", small->spec, [](ScheduleConfig& c) { c.threads_per_block = 128; });
+  add("fp16", fp16, [](ScheduleConfig&) {});
+  add("fp32", fp32, [](ScheduleConfig& c) {
+    c.kernel.gemv_path = GemvPath::Fma;
+    c.kernel.weight_layout = WeightLayout::Row;
+  });
+  add("window and biases", mistral, [](ScheduleConfig&) {});
+  add("qk-norm, head_dim 128", qwen3->spec, [](ScheduleConfig&) {});
+
+  const Case hopper = kCases[3];
+  std::vector<Outcome> outcomes(variants.size());
+  in_parallel(variants.size(), [&](std::size_t i) { outcomes[i] = build(hopper, variants[i].spec, variants[i].config); });
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    CAPTURE(variants[i].name);
+    CHECK_MESSAGE(outcomes[i].error.empty(), outcomes[i].error);
+    CHECK(outcomes[i].registers > 0);
+  }
+}

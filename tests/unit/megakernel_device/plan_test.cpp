@@ -1,0 +1,184 @@
+// From programs to device tables: what is covered, what is rejected and why.
+#include <doctest/doctest.h>
+
+#include <map>
+#include <set>
+
+#include "core/model/load.h"
+#include "core/program/lower.h"
+#include "core/program/packing.h"
+#include "kernels/megakernel/device_plan.h"
+
+using namespace amk;
+
+namespace {
+
+const DeviceLimits kHopper{"sm_90a", 9, 132, 232448, 1024};
+
+ModelSpec spec_named(const char* name) {
+  ModelSources sources;
+  sources.catalogue_dir = std::string(AMK_SOURCE_DIR) + "/config/models";
+  const auto ref = resolve_model(name, sources);
+  REQUIRE(ref);
+  return ref->spec;
+}
+
+Result<Program> lowered(const ModelSpec& spec, const ScheduleConfig& config, const DeviceLimits& limits) {
+  LoweringTarget target;
+  target.sm_count = limits.sm_count;
+  target.smem_optin_bytes = limits.smem_optin_bytes;
+  target.max_seq = 512;
+  return lower(spec, config, target, gpu_format(spec.dtype));
+}
+
+std::string rule_of(const Result<DevicePlan>& plan) { return plan ? "" : plan.error().data.value("rule", "?"); }
+
+}  // namespace
+
+TEST_CASE("plan: tables hold every task once, in queue order, and streams hold every weight byte once") {
+  for (const char* name : {"small", "llama-3.2-1b", "smollm2-135m", "qwen3-0.6b"}) {
+    CAPTURE(name);
+    const ModelSpec spec = spec_named(name);
+    for (const bool row : {false, true}) {
+      ScheduleConfig config;
+      config.gemv_n_tile = 8;
+      config.smem_bytes_per_block = 131072;
+      if (row) {
+        config.kernel.gemv_path = GemvPath::Fma;
+        config.kernel.weight_layout = WeightLayout::Row;
+      }
+      const auto program = lowered(spec, config, kHopper);
+      REQUIRE(program);
+      const auto plan = plan_device(*program, config, kHopper);
+      REQUIRE_MESSAGE(plan, plan.error().message);
+      CHECK(plan->grid == 132);
+      CHECK(plan->tasks.size() == program->tasks.size());
+      CHECK(plan->shared_bytes <= kHopper.smem_optin_bytes);
+      const GpuLayout layout(spec, config.kernel.weight_layout);
+      std::map<std::uint64_t, std::uint64_t> pieces;  // begin -> end, bytes
+      for (std::size_t sm = 0; sm < plan->queues.size(); ++sm) {
+        const auto& queue = plan->queues[sm];
+        REQUIRE(queue.task_count == program->queues[sm].size());
+        for (std::uint32_t i = 0; i < queue.task_count; ++i) {
+          const Task& task = program->tasks[static_cast<std::size_t>(program->queues[sm][i])];
+          const auto& desc = plan->tasks[queue.task_first + i];
+          CHECK(desc.op == static_cast<int>(task.op));
+          CHECK(desc.row_begin == static_cast<std::uint32_t>(task.row_begin));
+          REQUIRE(desc.wait_count == task.waits.size());
+          for (std::size_t w = 0; w < task.waits.size(); ++w) {
+            const auto& wait = plan->waits[queue.wait_first + desc.wait_first + w];
+            CHECK(wait.counter == static_cast<std::uint32_t>(task.waits[w].counter));
+            CHECK(wait.fan_in == static_cast<std::uint32_t>(program->counters[wait.counter].fan_in));
+          }
+        }
+        for (std::uint32_t i = 0; i < queue.stream_count; ++i) {
+          const auto& stream = plan->streams[queue.stream_first + i];
+          CHECK(stream.chunk_bytes % 16 == 0);
+          CHECK(stream.chunk_bytes <= static_cast<std::uint32_t>(config.kernel.chunk_bytes));
+          const auto added = pieces.emplace(std::uint64_t{stream.weight} * 16, std::uint64_t{stream.weight} * 16 + stream.bytes);
+          CHECK(added.second);
+        }
+      }
+      std::uint64_t total = 0, end = 0;
+      for (const auto& [begin, stop] : pieces) {
+        CHECK(begin >= end);
+        end = stop;
+        total += stop - begin;
+      }
+      std::uint64_t expected = 0;
+      const auto bytes = [&](Matrix m) {
+        const std::int64_t rows = row ? packed_rows(spec, m) : (packed_rows(spec, m) + 7) / 8 * 8;
+        return static_cast<std::uint64_t>(rows * layout.row_bytes(m));
+      };
+      for (int l = 0; l < spec.layers; ++l) expected += bytes(Matrix::Qkv) + bytes(Matrix::O) + bytes(Matrix::GateUp) + bytes(Matrix::Down);
+      expected += bytes(Matrix::LmHead);
+      CHECK(total == expected);
+      CHECK(end <= static_cast<std::uint64_t>(layout.matrix_bytes()));
+    }
+  }
+}
+
+TEST_CASE("plan: activation storages lie apart, with guard zones between, and offsets stay inside") {
+  const ModelSpec spec = spec_named("small");
+  const ScheduleConfig config;
+  const auto program = lowered(spec, config, kHopper);
+  REQUIRE(program);
+  const auto plan = plan_device(*program, config, kHopper);
+  REQUIRE(plan);
+  std::int64_t end = 0;
+  for (std::size_t i = 0; i < plan->storages.size(); ++i) {
+    if (program->storages[i].space != Space::Activation) continue;
+    CHECK(plan->storages[i].offset >= end + kGuardBytes);
+    CHECK(plan->storages[i].offset % 16 == 0);
+    end = plan->storages[i].offset + plan->storages[i].bytes;
+  }
+  CHECK(plan->activation_bytes >= end + kGuardBytes);
+  for (const auto& task : plan->tasks) {
+    for (const std::uint32_t offset : {task.input, task.residual, task.output}) {
+      if (offset != amk_vm::kNoOffset) CHECK(offset < plan->activation_bytes);
+    }
+  }
+}
+
+TEST_CASE("plan: what the virtual machine or the device cannot do is rejected by rule") {
+  const ModelSpec spec = spec_named("llama-3.2-1b");
+  const auto plan_of = [&](const ScheduleConfig& config, const ModelSpec& model, const DeviceLimits& limits) -> Result<DevicePlan> {
+    AMK_TRY(program, lowered(model, config, limits));
+    return plan_device(program, config, limits);
+  };
+  ScheduleConfig config;
+  CHECK(rule_of(plan_of(config, spec, kHopper)).empty());
+
+  ScheduleConfig flagged;
+  flagged.kernel.publish = Publish::Flagged;
+  CHECK(rule_of(plan_of(flagged, spec, kHopper)) == "publish-unsupported");
+
+  ScheduleConfig large;
+  large.smem_bytes_per_block = 225280;
+  const auto too_large = plan_of(large, spec, kHopper);
+  REQUIRE(rule_of(too_large) == "shared-memory");
+  // The message's advice works.
+  ScheduleConfig advised = large;
+  advised.smem_bytes_per_block = too_large.error().data.at("witness").at("largest_ring").get<int>();
+  CHECK(rule_of(plan_of(advised, spec, kHopper)).empty());
+
+  ScheduleConfig short_ring;
+  short_ring.smem_bytes_per_block = 32768;
+  CHECK(rule_of(plan_of(short_ring, spec, kHopper)) == "ring-turn");
+
+  ModelSpec fp32 = spec;
+  fp32.dtype = DType::F32;
+  CHECK(rule_of(plan_of(config, fp32, kHopper)) == "fp32-needs-fma");
+  ScheduleConfig fma;
+  fma.kernel.gemv_path = GemvPath::Fma;
+  fma.kernel.weight_layout = WeightLayout::Row;
+  fma.smem_bytes_per_block = 131072;
+  CHECK(rule_of(plan_of(fma, fp32, kHopper)).empty());
+
+  // A program for another number of multiprocessors.
+  const auto program = lowered(spec, config, kHopper);
+  REQUIRE(program);
+  DeviceLimits fewer = kHopper;
+  fewer.sm_count = 114;
+  CHECK(rule_of(plan_device(*program, config, fewer)) == "sm-count");
+}
+
+TEST_CASE("plan: below compute capability 9.0 there are no bulk copies, and cp.async knobs shape the chunks") {
+  const ModelSpec spec = spec_named("llama-3.2-1b");
+  ScheduleConfig config;
+  config.smem_bytes_per_block = 98304;
+  config.kernel.cpa_cols = 256;
+  config.kernel.cpa_stages = 3;
+  DeviceLimits ampere{"sm_80", 8, 108, 166912, 1024};
+  const auto program = lowered(spec, config, ampere);
+  REQUIRE(program);
+  const auto plan = plan_device(*program, config, ampere);
+  REQUIRE_MESSAGE(plan, plan.error().message);
+  const auto has = [&](const std::string& option) {
+    return std::find(plan->request.options.begin(), plan->request.options.end(), option) != plan->request.options.end();
+  };
+  CHECK(has("-DAMK_BULK=0"));
+  CHECK(has("-DAMK_WINDOW=3"));
+  CHECK(has("-DAMK_SLOT_BYTES=4096"));  // 256 columns of 8 rows of 2 bytes
+  CHECK(plan->request.architecture == "sm_80");
+}
