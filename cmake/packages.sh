@@ -13,7 +13,7 @@ case $group in
   lint) wanted="/usr/bin/clang-format:clang-format /usr/bin/clang-tidy:clang-tidy" ;;
   fuzz) wanted="/usr/bin/clang++:clang" ;;
   clients) wanted="/usr/bin/node:nodejs /usr/bin/npm:npm" ;;
-  browser) wanted="/usr/bin/chromium:chromium" ;;
+  browser) wanted="/usr/bin/chromium:chromium /usr/bin/node:nodejs /usr/bin/npm:npm" ;;
   *) echo "packages.sh: unknown group $group; accepted: build, lint, fuzz, clients, browser" >&2; exit 2 ;;
 esac
 missing=""

@@ -140,35 +140,22 @@ Result<Experiment> CampaignService::experiment(ExperimentId id) const {
 }
 
 Result<std::int64_t> CampaignService::replay(CampaignId id, std::int64_t end_seq, const std::function<bool(const Experiment&)>& each) const {
-  // The order first (16 bytes a row, from an index alone), then the rows in pieces, so that a long replay holds no snapshot (and in rollback
-  // mode no commit) up. Ended rows never change.
-  using Place = std::pair<std::int64_t, std::int64_t>;  // end_seq, id
-  AMK_TRY(order, impl_->store.read<std::vector<Place>>([&](sql::Connection& c) -> Result<std::vector<Place>> {
-    AMK_TRY(row, c.query("SELECT end_seq, id FROM experiments INDEXED BY experiments_outcome "
-                         "WHERE campaign = ?1 AND outcome IN (0, 1, 2, 3, 4, 5, 6, 7) AND end_seq > ?2",
-                         raw(id), end_seq));
-    std::vector<Place> out;
-    for (;;) {
-      AMK_TRY(more, row.next());
-      if (!more) break;
-      out.emplace_back(row.i64(0), row.i64(1));
-    }
-    std::sort(out.begin(), out.end());
-    return out;
-  }));
+  // The order first, then the rows in pieces, so that a long replay holds no snapshot (and in rollback mode no commit) up. Ended rows never
+  // change.
+  AMK_TRY(order, impl_->store.read<std::vector<rows::EndedPlace>>([&](sql::Connection& c) { return rows::ended_places(c, id, end_seq); }));
   constexpr std::size_t kPiece = 1000;
   std::int64_t last = end_seq;
   for (std::size_t from = 0; from < order.size(); from += kPiece) {
     AMK_TRY(piece, impl_->store.read<std::vector<Experiment>>([&](sql::Connection& c) -> Result<std::vector<Experiment>> {
       std::vector<Experiment> out;
       for (std::size_t i = from; i < std::min(from + kPiece, order.size()); ++i) {
-        AMK_TRY(experiment, rows::load_experiment(c, ExperimentId{order[i].second}));
+        AMK_TRY(experiment, rows::load_experiment(c, ExperimentId{order[i].id}));
         out.push_back(std::move(experiment));
       }
       return out;
     }));
     for (std::size_t i = 0; i < piece.size(); ++i) {
-      last = order[from + i].first;
+      last = order[from + i].end_seq;
       if (!each(piece[i])) return last;
     }
   }

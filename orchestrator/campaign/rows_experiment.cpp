@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "core/base/parse_json.h"
 #include "orchestrator/campaign/rows.h"
 
@@ -89,6 +91,20 @@ Result<double> baseline_latency_us(sql::Connection& c, CampaignId id) {
                        raw(id)));
   AMK_TRY(found, row.next());
   return found ? row.f64(0) : 0.0;
+}
+
+Result<std::vector<EndedPlace>> ended_places(sql::Connection& c, CampaignId id, std::int64_t end_seq) {
+  AMK_TRY(row, c.query("SELECT end_seq, id FROM experiments INDEXED BY experiments_outcome "
+                       "WHERE campaign = ?1 AND outcome IN (0, 1, 2, 3, 4, 5, 6, 7) AND end_seq > ?2",
+                       raw(id), end_seq));
+  std::vector<EndedPlace> out;
+  for (;;) {
+    AMK_TRY(more, row.next());
+    if (!more) break;
+    out.push_back({row.i64(0), row.i64(1)});
+  }
+  std::sort(out.begin(), out.end(), [](const EndedPlace& a, const EndedPlace& b) { return a.end_seq < b.end_seq; });
+  return out;
 }
 
 Result<std::int64_t> next_end_seq(sql::Connection& c) {

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "orchestrator/campaign/campaign.h"
+#include "orchestrator/results/series.h"
 #include "orchestrator/store/store.h"
 
 namespace amk {
@@ -47,6 +49,8 @@ class Results {
   // Two schedule_ids or experiment ids ("e12"): {"differs": {knob: [a, b]}, "ratio": latency a / latency b where both were measured alike,
   // else null}.
   Result<Json> config_diff(std::string_view a, std::string_view b) const;
+  // Every experiment of the campaign that ended after `end_seq` (0: all), in the order they ended. Returns the last end_seq seen.
+  Result<std::int64_t> series(CampaignId id, std::int64_t end_seq, const std::function<void(const SeriesPoint&)>& each) const;
   enum class Format { Tsv, Csv, Jsonl };
   Result<std::int64_t> export_to(const std::filesystem::path& path, Format format, const ResultsQuery& filters) const;  // rows written
 

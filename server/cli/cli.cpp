@@ -12,6 +12,7 @@
 #include "core/base/json.h"
 #include "core/base/parse_json.h"
 #include "server/cli/call.h"
+#include "server/cli/dashboard.h"
 #include "server/cli/output.h"
 #include "server/cli/serve.h"
 #include "server/cli/verbs.h"
@@ -70,6 +71,7 @@ struct Arguments {
       prompt_ids, logits;
   std::vector<std::string> diff;
   ServeOptions serve;
+  DashboardOptions dashboard;
   std::int64_t budget = 8, iters = 0, seed = 1, limit = 20, max_tokens = 16;
   double minutes = 0, wait_s = 0, latency_us = 0, pct_roofline = 0, idle_exit_s = 600;
   bool overnight = false, cold = false, reopen = false, cancel = false, best = false, verify = false, background = false, detach = false;
@@ -417,6 +419,11 @@ void Program::declare_local() {
       return serve_daemon(globals_.workspace, a_.serve, stdout_fd_);
     };
   });
+
+  CLI::App* page = app_.add_subcommand("dashboard", "Address of a page that follows the campaigns, served by the daemon on loopback");
+  page->add_option("--port", a_.dashboard.port, "Port; 0: any free one")->capture_default_str();
+  page->add_flag("--open", a_.dashboard.open, "Open it in the desktop's browser");
+  page->callback([this] { action_ = [this]() -> int { return finish(dashboard(globals_.workspace, a_.dashboard)); }; });
 
   CLI::App* mcp = app_.add_subcommand("mcp", "MCP server on stdio: what a coding agent starts");
   mcp->callback([this] { action_ = [this]() -> int { return serve_stdio(globals_.workspace, globals_.no_daemon, stdout_fd_); }; });

@@ -11,6 +11,7 @@
 #include "server/daemon/daemon.h"
 #include "server/daemon/log.h"
 #include "server/daemon/shim.h"
+#include "server/dashboard/dashboard.h"
 #include "server/http/http_service.h"
 #include "server/protocol/conformance_fixtures.h"
 #include "server/protocol/server.h"
@@ -41,10 +42,15 @@ class HttpPart {
  public:
   HttpPart(const daemon::Paths& paths, const ServeOptions& options) : paths_(paths), options_(options) {}
 
-  void attach(const std::shared_ptr<mcp::Server>& server) { server_ = server; }
+  void attach(const std::shared_ptr<mcp::Server>& server, const std::shared_ptr<App>& app) {
+    server_ = server;
+    app_ = app;
+  }
   void stop() {
     service_.reset();
+    dashboard_.reset();
     server_.reset();
+    app_.reset();
   }
   bool in_use() const { return service_ && (service_->connections() > 0 || service_->sessions() > 0); }
 
@@ -56,6 +62,11 @@ class HttpPart {
       if (!no_token) o.token_file = options_.token_file.empty() ? paths_.workspace / "http.token" : options_.token_file;
       AMK_TRY(service, http::Service::start(server_, o));
       service_ = std::move(service);
+      dashboard::DashboardOptions page;
+      page.workspace = paths_.workspace;
+      page.page_folders = dashboard::default_page_folders();
+      dashboard_ = std::make_unique<dashboard::Dashboard>(app_->service(), app_->jobs(), std::move(page));
+      dashboard_->add_to(*service_);
       token_file_ = o.token_file;
       daemon::log_line("info", "HTTP at " + service_->url());
     }
@@ -66,7 +77,9 @@ class HttpPart {
   const daemon::Paths& paths_;
   const ServeOptions& options_;
   std::shared_ptr<mcp::Server> server_;
-  std::unique_ptr<http::Service> service_;
+  std::shared_ptr<App> app_;
+  std::unique_ptr<dashboard::Dashboard> dashboard_;
+  std::unique_ptr<http::Service> service_;  // after the dashboard, which it must not outlive
   std::filesystem::path token_file_;
 };
 
@@ -104,7 +117,7 @@ int serve_daemon(const std::filesystem::path& workspace, const ServeOptions& ser
     AMK_TRY(opened, App::open({paths->workspace}));
     app = opened;
     AMK_TRY(server, make_server(opened, serve.conformance_fixtures));
-    http.attach(server);
+    http.attach(server, opened);
     if (!serve.http.empty()) {
       auto where = http.open(serve.http, serve.no_token);
       if (!where) {

@@ -12,6 +12,8 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <deque>
+#include <functional>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
@@ -167,15 +169,29 @@ class ExchangeImpl final : public Exchange, public std::enable_shared_from_this<
   }
 
  private:
-  template <class Work>
+  // Work runs in the order in which it was handed over, whatever the threads: posting alone does not promise that, since asio keeps what the
+  // io thread itself posts apart until its handler returns. An event said right after the headers would overtake them and be lost.
+  using Work = std::function<void(Connection&, ExchangeImpl*)>;
   void run(Work work) {
-    asio::post(shared_->io, [self = shared_from_this(), work = std::move(work)]() mutable {
+    {
+      const std::lock_guard lock(mutex_);
+      work_.push_back(std::move(work));
+    }
+    asio::post(shared_->io, [self = shared_from_this()] {
+      Work next;
+      {
+        const std::lock_guard lock(self->mutex_);
+        next = std::move(self->work_.front());
+        self->work_.pop_front();
+      }
       if (self->over_ || self->gone_) return;
       const auto connection = self->connection_;  // the work may end our hold on it
-      work(*connection, self.get());
+      next(*connection, self.get());
     });
   }
 
+  std::mutex mutex_;
+  std::deque<Work> work_;
   const std::shared_ptr<Shared> shared_;
   // io thread:
   std::shared_ptr<Connection> connection_;  // until the answer is complete: nothing else may hold it meanwhile

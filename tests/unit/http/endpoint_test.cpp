@@ -249,3 +249,21 @@ TEST_CASE("a server that others can reach needs a token") {
   auto server = std::make_shared<mcp::Server>(amk::testing::fake_definition());
   CHECK_FALSE(http::Service::start(server, {.address = "0.0.0.0"}));
 }
+
+TEST_CASE("an answer keeps its order when threads take turns at it") {
+  Fixture f;
+  f.service->add_page("/turns", true, [](const http::Request&, const std::shared_ptr<http::Exchange>& exchange) {
+    exchange->start_events({});
+    // Joined before the server's thread goes on: what it says comes second nevertheless.
+    std::thread([&] {
+      exchange->send_events("data: first\n\n");
+      exchange->finish_events();
+    }).join();
+  });
+  RawClient client(f.service->port());
+  client.send("GET /turns HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  client.read_all();
+  CHECK(client.status() == 200);
+  CHECK(client.got.find("data: first\n\n") != std::string::npos);
+  CHECK(client.ended);
+}
