@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-void print(const char* metric, double value, const char* unit) {
+void print(const std::string& metric, double value, const char* unit) {
   std::printf("%s\n", Json({{"bench", "http"}, {"metric", metric}, {"value", value}, {"unit", unit}}).dump().c_str());
   std::fflush(stdout);
 }
@@ -41,10 +41,55 @@ std::string post(const std::string& method, const std::string& name, Json params
          "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: " +
          method + "\r\n" + (name.empty() ? "" : "Mcp-Name: " + name + "\r\n") + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
+std::string get(const std::string& path) { return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n"; }
 
 double quantile(std::vector<double>& v, double q) {
   std::sort(v.begin(), v.end());
   return v.empty() ? 0 : v[static_cast<std::size_t>(q * double(v.size() - 1))];
+}
+
+// `count` connections that send `request` and stay; each has seen `greeting`. What they cost the server is printed.
+using Streams = std::vector<std::unique_ptr<RawClient>>;
+Streams open_streams(const std::string& metric, pid_t server, std::uint16_t port, int count, const std::string& request,
+                     const std::string& greeting) {
+  const double rss_before = status_of(server, "VmRSS"), threads_before = status_of(server, "Threads");
+  Streams streams;
+  for (int i = 0; i < count; ++i) {
+    streams.push_back(std::make_unique<RawClient>(port));
+    streams.back()->send(request);
+    if (streams.back()->read_until(greeting).find(greeting) == std::string::npos)
+      throw std::runtime_error(metric + " " + std::to_string(i) + ": " + streams.back()->got);
+  }
+  print(metric, count, "streams");
+  print(metric + "_rss", (status_of(server, "VmRSS") - rss_before) / 1024, "MB");
+  print(metric + "_threads", status_of(server, "Threads") - threads_before, "threads");
+  return streams;
+}
+
+// `calls` round trips by ten clients at once.
+void round_trips(const std::string& metric, std::uint16_t port, int calls, const std::string& request) {
+  std::vector<double> us;
+  std::mutex mutex;
+  std::string problem;
+  std::vector<std::thread> clients;
+  for (int t = 0; t < 10; ++t)
+    clients.emplace_back([&] {
+      RawClient c(port);
+      for (int i = 0; i < calls / 10; ++i) {
+        const auto begin = Clock::now();
+        c.got.clear();
+        c.send(request);
+        c.read_response();
+        const double took = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+        const std::lock_guard lock(mutex);
+        us.push_back(took);
+        if (c.status() != 200) problem = c.got;
+      }
+    });
+  for (auto& t : clients) t.join();
+  if (!problem.empty()) throw std::runtime_error(metric + ": " + problem);
+  print(metric + "_10_clients_p50", quantile(us, 0.5), "us");
+  print(metric + "_10_clients_p99", quantile(us, 0.99), "us");
 }
 
 }  // namespace
@@ -61,40 +106,19 @@ int main(int argc, char** argv) {
     const std::string url = Json::parse(*line)["url"];
     const auto port = static_cast<std::uint16_t>(std::atoi(url.substr(url.rfind(':') + 1).c_str()));
 
-    const double rss_before = status_of(server.pid(), "VmRSS"), threads_before = status_of(server.pid(), "Threads");
-    std::vector<std::unique_ptr<RawClient>> idle;
-    const std::string listen = post("subscriptions/listen", "", {{"notifications", {{"resourceSubscriptions", {"amk://results.tsv"}}}}});
-    for (int i = 0; i < streams; ++i) {
-      idle.push_back(std::make_unique<RawClient>(port));
-      idle.back()->send(listen);
-      if (idle.back()->read_until("acknowledged").find("acknowledged") == std::string::npos)
-        throw std::runtime_error("stream " + std::to_string(i) + ": " + idle.back()->got);
-    }
-    print("idle_streams", streams, "streams");
+    const auto agents =
+        open_streams("idle_agents", server.pid(), port, streams,
+                     post("subscriptions/listen", "", {{"notifications", {{"resourceSubscriptions", {"amk://results.tsv"}}}}}), "acknowledged");
+    const auto pages = open_streams("idle_pages", server.pid(), port, streams, get("/dashboard/api/events"), "event: state");
     print("rss_total", status_of(server.pid(), "VmRSS") / 1024, "MB");
-    print("rss_of_streams", (status_of(server.pid(), "VmRSS") - rss_before) / 1024, "MB");
-    print("threads_of_streams", status_of(server.pid(), "Threads") - threads_before, "threads");
-
-    std::vector<double> us;
-    std::mutex mutex;
-    std::vector<std::thread> clients;
-    const std::string call = post("tools/call", "amk_results", {{"name", "amk_results"}, {"arguments", Json::object()}});
-    for (int t = 0; t < 10; ++t)
-      clients.emplace_back([&] {
-        RawClient c(port);
-        for (int i = 0; i < calls / 10; ++i) {
-          const auto begin = Clock::now();
-          c.got.clear();
-          c.send(call);
-          c.read_until("\"resultType\":\"complete\"}}");
-          const double took = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
-          std::lock_guard lock(mutex);
-          us.push_back(took);
-        }
-      });
-    for (auto& t : clients) t.join();
-    print("call_10_clients_p50", quantile(us, 0.5), "us");
-    print("call_10_clients_p99", quantile(us, 0.99), "us");
+    print("threads_total", status_of(server.pid(), "Threads"), "threads");
+    const auto call = [](const std::string& tool) { return post("tools/call", tool, {{"name", tool}, {"arguments", Json::object()}}); };
+    round_trips("status", port, calls, call("amk_orchestrate_status"));
+    std::this_thread::sleep_for(std::chrono::seconds(2));  // the rate limit allows 500 a second and bursts of twice as many
+    round_trips("results", port, calls, call("amk_results"));
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    round_trips("page_state", port, calls, get("/dashboard/api/state"));
+    print("threads_after", status_of(server.pid(), "Threads"), "threads");
   } catch (const std::exception& e) {
     std::fprintf(stderr, "bench/http: %s\n", e.what());
     return 1;

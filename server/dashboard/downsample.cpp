@@ -13,7 +13,7 @@ std::vector<std::size_t> keep_extremes(std::span<const float> values, std::size_
       if (!std::isnan(values[i])) kept.push_back(i);
     return kept;
   }
-  const std::size_t stretches = std::max<std::size_t>(1, at_most / 2);
+  const std::size_t stretches = std::max<std::size_t>(1, at_most / 4);
   for (std::size_t s = 0; s < stretches; ++s) {
     const std::size_t from = values.size() * s / stretches, to = values.size() * (s + 1) / stretches;
     std::size_t least = to, greatest = to;
@@ -23,8 +23,10 @@ std::vector<std::size_t> keep_extremes(std::span<const float> values, std::size_
       if (greatest == to || values[i] > values[greatest]) greatest = i;
     }
     if (least == to) continue;
-    kept.push_back(std::min(least, greatest));
-    if (least != greatest) kept.push_back(std::max(least, greatest));
+    std::array<std::size_t, 4> four{least, greatest, from + (to - from) / 3, from + 2 * (to - from) / 3};
+    std::sort(four.begin(), four.end());
+    for (const std::size_t i : four)
+      if (!std::isnan(values[i]) && (kept.empty() || kept.back() < i)) kept.push_back(i);
   }
   return kept;
 }

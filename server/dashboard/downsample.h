@@ -11,8 +11,8 @@
 
 namespace amk::dashboard {
 
-// Indices of the values to draw, ascending: all that are not NaN if they are at most `at_most`, else of each of at_most/2 equal stretches
-// the least and the greatest, so that no extreme is lost. at_most >= 2.
+// Indices of the values to draw, ascending: all that are not NaN if they are at most `at_most`, else of each of at_most/4 equal stretches the
+// least and the greatest, so that no extreme is lost, and two in between, so that extremes are not all there is. at_most >= 4.
 std::vector<std::size_t> keep_extremes(std::span<const float> values, std::size_t at_most);
 
 // How many experiments of each outcome, by stretches of equal length.

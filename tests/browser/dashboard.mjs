@@ -195,6 +195,7 @@ async function access(browser, url) {
   await check.eventually('with its campaign', () => text(wrong, 'h1'), (v) => v === 'toy');
   for (const name of ['events', 'state', 'results', 'series?campaign=c1', 'experiment?id=e1'])
     check.equal(`no token, no ${name}`, (await fetch(`${base}/api/${name}`)).status, 401);
+  await wrong.close();
   check.equal('another page’s origin', (await fetch(base, { headers: { Origin: 'https://evil.example' } })).status, 403);
 }
 
@@ -228,6 +229,7 @@ async function themes(browser, url) {
       await page.waitForSelector('h1');
       check.that('and it stays', (await contrastIn(page, 'h1')).ground > 0.8);
     }
+    await page.close();
   }
 }
 
@@ -247,6 +249,7 @@ async function phone(browser, url) {
     check.that(`${width} px: a verdict fits`, inside && (await fits()) === width);
     if (width === 390) await page.screenshot({ path: join(shots, 'phone-verdict.png') });
     check.equal(`${width} px: nothing went wrong`, page.troubles, []);
+    await page.close();
   }
 }
 
@@ -265,6 +268,44 @@ async function timeline(page, events) {
   await press(page, '0');
   await check.eventually('0 shows the whole token', label, (v) => v === whole);
   check.that('more events than are sent', events > 12_000);
+  const stored = await text(page, '.plot ~ .note');
+  check.that('a far floor is offered', stored.includes('is far below'), stored);
+  await page.click('button[title="Always include the physical floor"]');
+  await check.eventually('and shown on request', () => text(page, '.plot ~ .note'), (v) => v.includes('Dashed: the physical floor, 0.88 ns'));
+  await page.click('button[title="Always include the physical floor"]');
+}
+
+// No GPU here: the answer of a measured campaign is the real one with noise and a nearer floor put in.
+async function noise(browser, url) {
+  const page = await open(browser);
+  await page.setRequestInterception(true);
+  const token = new URLSearchParams(url.split('#')[1]).get('token');
+  page.on('request', async (r) => {
+    if (!r.url().includes('/api/series')) return r.continue();
+    const series = await (await fetch(r.url(), { headers: { Authorization: `Bearer ${token}` } })).json();
+    series.kind = 'measured-gpu';
+    series.best.mad_us = series.best.latency_us.map((v) => v * 0.06);
+    series.floor_us = series.best.latency_us.at(-1) * 0.7;
+    return r.respond({ contentType: 'application/json', body: JSON.stringify(series) });
+  });
+  await page.goto(url);
+  await check.eventually('a measured best has its band, and the floor is named', () => text(page, '.plot ~ .note'), (v) => v.includes('median absolute deviation') && v.includes('Dashed: the physical floor, '));
+  // Translucent: a colour between the accent's and nothing's, which no other mark has.
+  await check.eventually('the band is drawn', () => page.$eval('.plot canvas', (c) => {
+    const pixels = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+    let n = 0;
+    for (let i = 3; i < pixels.length; i += 4) if (pixels[i] > 40 && pixels[i] < 52) n += 1;
+    return n;
+  }), (n) => n > 2000);
+  await page.screenshot({ path: join(shots, 'measured.png') });
+  const drawn = () => page.$eval('.plot canvas', (c) => c.toDataURL());
+  const linear = await drawn();
+  await page.click('button[title="Logarithmic latency"]');
+  await check.eventually('a logarithmic plot is another', async () => (await drawn()) !== linear);
+  await page.click('button[title="Logarithmic latency"]');
+  await check.eventually('and back', async () => (await drawn()) === linear);
+  check.equal('nothing went wrong with noise', page.troubles, []);
+  await page.close();
 }
 
 mkdirSync(shots, { recursive: true });
@@ -279,6 +320,8 @@ try {
   const { url } = await amk.run('dashboard', '--port', String(port));
   check.equal('asked again, the same address', (await amk.run('dashboard')).url, url);
   const page = await looks(browser, url, status);
+  await noise(browser, url);
+  await page.bringToFront();
   await timeline(page, events);
   await table(page, status);
   await keyboard(page);

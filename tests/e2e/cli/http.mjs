@@ -26,3 +26,23 @@ test('serve --http: token, origin and a tool call', async (ws) => {
     child.kill('SIGTERM');
   }
 });
+
+test('dashboard: an address whose token opens the data, from a daemon that it starts', async (ws) => {
+  const first = ws.amk(['dashboard']);
+  equal(first.code, 0, first.err);
+  const url = new URL(first.json.url);
+  equal([url.hostname, url.pathname, first.json.opened], ['127.0.0.1', '/dashboard', false], 'address');
+  equal(ws.amk(['dashboard']).json.url, first.json.url, 'asked again');
+  const token = new URLSearchParams(url.hash.slice(1)).get('token');
+  equal(token, fs.readFileSync(`${ws.ws}/http.token`, 'utf8').trim(), 'token');
+  const state = (headers) => fetch(`${url.origin}/dashboard/api/state`, { headers });
+  equal((await state({})).status, 401, 'without the token');
+  equal((await (await state({ authorization: `Bearer ${token}` })).json()).campaigns, [], 'no campaign yet');
+  const page = await fetch(`${url.origin}/dashboard`);
+  ok([200, 503].includes(page.status), 'the page, or how to build it');
+  ok(page.headers.get('content-security-policy').includes("default-src 'none'"), 'policy');
+  equal(ws.amk(['dashboard', '--port', '99999']).code, 2, 'no such port');
+  const other = ws.amk(['dashboard', '--port', '1']);
+  equal([other.code, other.json.url], [0, first.json.url], 'a daemon keeps its address');
+  ok(other.err.includes('already'), other.err);
+});

@@ -33,8 +33,21 @@ class RawClient {
   }
   // Reads until `text` has arrived or the stream ended; everything read so far.
   const std::string& read_until(const std::string& text, int limit_ms = 20'000) {
+    return read_while([&] { return text.empty() || got.find(text) == std::string::npos; }, limit_ms);
+  }
+  // Reads one response that has a Content-Length, whole.
+  const std::string& read_response(int limit_ms = 20'000) {
+    return read_while(
+        [&] {
+          const std::size_t body = got.find("\r\n\r\n"), length = got.find("Content-Length: ");
+          return body == std::string::npos || length > body || got.size() < body + 4 + std::stoul(got.substr(length + 16));
+        },
+        limit_ms);
+  }
+  template <class Unfinished>
+  const std::string& read_while(const Unfinished& unfinished, int limit_ms) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
-    while (text.empty() || got.find(text) == std::string::npos) {
+    while (unfinished()) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count();
       pollfd p{fd_, POLLIN, 0};
       if (left <= 0 || ::poll(&p, 1, static_cast<int>(left)) <= 0) return got;

@@ -19,7 +19,8 @@ export function dialogs() {
   let from = null;
   box.addEventListener('close', () => {
     content.replaceChildren();
-    from?.isConnected && from.focus({ preventScroll: true });
+    // The browser gives the focus back itself, unless what had it is gone; a key pressed since may have moved it.
+    if (document.activeElement === document.body && from?.isConnected) from.focus({ preventScroll: true });
   });
   function show(heading, ...children) {
     fill(title, heading);

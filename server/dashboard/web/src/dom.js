@@ -49,7 +49,8 @@ export function us(v) {
 export function seconds(s) {
   if (s === null || s === undefined) return '–';
   if (s < 100) return `${digits(s, 3)} s`;
-  if (s < 6000) return `${Math.floor(s / 60)} min ${Math.round(s % 60)} s`;
+  if (s < 600) return `${Math.floor(s / 60)} min ${Math.round(s % 60)} s`;
+  if (s < 6000) return `${Math.round(s / 60)} min`;
   return `${Math.floor(s / 3600)} h ${Math.round((s % 3600) / 60)} min`;
 }
 export const count = (n) => Number(n ?? 0).toLocaleString('en');

@@ -103,8 +103,7 @@ async function ask(revision) {
       shownRevision = `${id} ${c.revision}`;
       complain('');
     }
-    const [knobs] = await Promise.all([get('importance', { campaign: id }), trace.update(c)]);
-    if (id === selected) importance.update(knobs);
+    askSlow(c);
   } catch (e) {
     if (e.status === 404 && state?.campaigns.length) {
       select(state.campaigns[0].campaign);
@@ -116,6 +115,26 @@ async function ask(revision) {
     asking = false;
     setTimeout(update, 0);
   }
+}
+
+// What may take seconds the first time must not hold up the rest.
+let slow = false, slowAgain = null;
+async function askSlow(c) {
+  if (slow) {
+    slowAgain = c;
+    return;
+  }
+  slow = true;
+  try {
+    const [knobs] = await Promise.all([get('importance', { campaign: c.campaign }), trace.update(c)]);
+    if (c.campaign === selected) importance.update(knobs);
+  } catch (e) {
+    complain(e.message);
+  }
+  slow = false;
+  const next = slowAgain;
+  slowAgain = null;
+  if (next) askSlow(next);
 }
 
 function askForToken(detail) {

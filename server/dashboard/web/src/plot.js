@@ -8,7 +8,10 @@ export function plotCard(openExperiment) {
   const hover = h('p', { class: 'hover', 'aria-live': 'off' }, ' ');
   let series = null, plot = null, log = false, floor = false;
   const toggle = (label, title, flip) =>
-    h('button', { type: 'button', class: 'small', title, 'aria-pressed': 'false', onclick: (e) => e.currentTarget.setAttribute('aria-pressed', String(flip())) && draw() }, label);
+    h('button', { type: 'button', class: 'small', title, 'aria-pressed': 'false', onclick: (e) => {
+      e.currentTarget.setAttribute('aria-pressed', String(flip()));
+      draw();
+    } }, label);
   const section = card(
     'Best so far',
     h('div', { class: 'tools' },
@@ -101,7 +104,8 @@ export function plotCard(openExperiment) {
       ? 'Latencies are predictions of the cost model, which have no noise band.'
       : d.measured ? 'The band is the best’s median absolute deviation, above and below.' : '';
     const floorWords = series.floor_us === null ? '' : inView ? ` Dashed: the physical floor, ${us(series.floor_us)}.` : ` The physical floor, ${us(series.floor_us)}, is far below: “floor” shows it.`;
-    note.textContent = words + floorWords + ' Drag to zoom, double-click to see all, click a point for its verdict.';
+    const thinned = series.total > 2 * series.points.n.length ? ` Of ${count(series.total)} experiments some are drawn; the fastest and slowest of every stretch are among them.` : '';
+    note.textContent = words + floorWords + thinned + ' Drag to zoom, double-click to see all, click a point for its verdict.';
     const last = series.best.latency_us.at(-1);
     box.setAttribute('aria-label', `Latency of ${count(series.total)} experiments. Best ${kindWord(series.kind)} latency ${us(last)}${series.floor_us === null ? '' : `, floor ${us(series.floor_us)}`}. The table below has the numbers.`);
   }
