@@ -1,6 +1,6 @@
 // Campaigns: one search for a faster config of one workload on one GPU. States: baseline -> optimizing -> done(reason), back by reopen().
 // Everything here is derived from committed rows; whatever an agent types is a claim, and only a verdict that issue() or finish() stored
-// can make a best. Thread-safe; several services may share one store.
+// can make a best. Thread-safe. One service a store: it keeps the account of time.
 #pragma once
 
 #include <functional>

@@ -179,8 +179,7 @@ Status GroupWriter::attempt_one(Write& write, bool alone) {
     write.result = fail(ErrorKind::Internal, write.what + ": " + e.what());
   }
   if (write.result) {
-    const Status injected = failpoint::check(Failpoint::WriteBody);
-    if (!injected) return injected;
+    AMK_CHECK(failpoint::check(Failpoint::WriteBody));
   }
   if (!write.result) {
     // The machine failed under it, or SQLite gave up the whole transaction: the group has to be done anew.
@@ -223,7 +222,7 @@ void GroupWriter::fold_log() {
     log_pages_.store(0, std::memory_order_relaxed);  // the next commit says how long the log is now
     return;
   }
-  const Error error = sql::sqlite_error(connection_->handle(), code, "sqlite3_wal_checkpoint_v2", "", std::source_location::current());
+  const Error error = sql::sqlite_error(connection_->handle(), code, "sqlite3_wal_checkpoint_v2", "", {__FILE__, __LINE__});
   if (sql::is_disk_full(error)) disk_full_ = true;
   remember(tl::unexpected<Error>(error));
 }

@@ -139,14 +139,13 @@ Status copy_database(sql::Connection& from, const std::filesystem::path& to) {
     sqlite3_backup* backup = sqlite3_backup_init(copy->handle(), "main", from.handle(), "main");
     if (backup == nullptr)
       return tl::unexpected<Error>(
-          sql::sqlite_error(copy->handle(), sqlite3_errcode(copy->handle()), "sqlite3_backup_init", to.string(), std::source_location::current()));
+          sql::sqlite_error(copy->handle(), sqlite3_errcode(copy->handle()), "sqlite3_backup_init", to.string(), {__FILE__, __LINE__}));
     int step = SQLITE_OK;
     do step = sqlite3_backup_step(backup, 4096);
     while (step == SQLITE_OK);
     const int finish = sqlite3_backup_finish(backup);
     if (step != SQLITE_DONE || finish != SQLITE_OK) {
-      Error error =
-          sql::sqlite_error(copy->handle(), step != SQLITE_DONE ? step : finish, "sqlite3_backup_step", to.string(), std::source_location::current());
+      Error error = sql::sqlite_error(copy->handle(), step != SQLITE_DONE ? step : finish, "sqlite3_backup_step", to.string(), {__FILE__, __LINE__});
       copy.reset();
       std::filesystem::remove(partial, code);
       return tl::unexpected<Error>(std::move(error));

@@ -9,13 +9,13 @@ namespace amk::sql {
 namespace {
 
 // The path within the project, whatever the compiler was given.
-std::string place(const std::source_location& where) {
-  std::string_view file = where.file_name();
+std::string place_text(const Place& where) {
+  std::string_view file = where.file;
   if (const auto at = file.rfind("/orchestrator/"); at != std::string_view::npos)
     file.remove_prefix(at + 1);
   else if (const auto slash = file.rfind('/'); slash != std::string_view::npos)
     file.remove_prefix(slash + 1);
-  return std::string(file) + ":" + std::to_string(where.line());
+  return std::string(file) + ":" + std::to_string(where.line);
 }
 
 struct Meaning {
@@ -53,13 +53,13 @@ Meaning meaning_of(int code, int system_errno) {
 
 }  // namespace
 
-Error sqlite_error(sqlite3* db, int code, std::string_view call, std::string_view sql, const std::source_location& where) {
+Error sqlite_error(sqlite3* db, int code, std::string_view call, std::string_view sql, const Place& where) {
   const int system_errno = db != nullptr ? sqlite3_system_errno(db) : 0;
   const Meaning meaning = meaning_of(code, system_errno);
   const std::string text = db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code);
-  std::string message = std::string(call) + ": " + text + " (SQLite code " + std::to_string(code) + ") at " + place(where);
+  std::string message = std::string(call) + ": " + text + " (SQLite code " + std::to_string(code) + ") at " + place_text(where);
   if (!sql.empty()) message += " in \"" + std::string(sql.substr(0, 160)) + "\"";
-  Json data = {{"reason", meaning.reason}, {"call", call}, {"code", code}, {"place", place(where)}};
+  Json data = {{"reason", meaning.reason}, {"call", call}, {"code", code}, {"place", place_text(where)}};
   if (system_errno != 0 && meaning.kind != ErrorKind::Conflict) data["errno"] = system_errno;
   return Error{meaning.kind, std::move(message), std::move(data)};
 }
@@ -107,7 +107,7 @@ Result<bool> Query::next() {
   if (code == SQLITE_ROW) return true;
   if (code == SQLITE_DONE) return false;
   AMK_CHECK(check(code, "sqlite3_step"));
-  return fail(ErrorKind::Internal, "sqlite3_step returned an unknown code " + std::to_string(code) + " at " + place(where_));
+  return fail(ErrorKind::Internal, "sqlite3_step returned an unknown code " + std::to_string(code) + " at " + place_text(where_));
 }
 
 bool Query::null(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
@@ -131,7 +131,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& path, co
   const int code = sqlite3_open_v2(path.c_str(), &db, mode, flags.vfs.empty() ? nullptr : flags.vfs.c_str());
   std::unique_ptr<Connection> out(new Connection(db));
   if (code != SQLITE_OK) {
-    Error error = sqlite_error(db, code, "sqlite3_open_v2", "", std::source_location::current());
+    Error error = sqlite_error(db, code, "sqlite3_open_v2", "", {__FILE__, __LINE__});
     error.message += ": " + path;
     return tl::unexpected<Error>(std::move(error));
   }
@@ -146,9 +146,9 @@ Connection::~Connection() {
   sqlite3_close_v2(db_);
 }
 
-Status Connection::exec(const std::string& sql, std::source_location where) {
+Status Connection::exec(const std::string& sql, const char* file, int line) {
   const int code = sqlite3_exec(db_, sql.c_str(), nullptr, nullptr, nullptr);
-  if (code != SQLITE_OK) return tl::unexpected<Error>(sqlite_error(db_, code, "sqlite3_exec", sql, where));
+  if (code != SQLITE_OK) return tl::unexpected<Error>(sqlite_error(db_, code, "sqlite3_exec", sql, {file, line}));
   return {};
 }
 
@@ -166,7 +166,8 @@ Result<Query> Connection::prepare(const Sql& sql) {
   return Query(db_, statement, spare ? nullptr : cached.get(), sql.where);
 }
 
-Result<std::string> Connection::pragma(const std::string& name, std::source_location where) {
+Result<std::string> Connection::pragma(const std::string& name, const char* file, int line) {
+  const Place where{file, line};
   sqlite3_stmt* statement = nullptr;
   const std::string sql = "PRAGMA " + name;
   int code = sqlite3_prepare_v3(db_, sql.c_str(), -1, 0, &statement, nullptr);

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -17,15 +16,21 @@ struct sqlite3_stmt;
 
 namespace amk::sql {
 
+// A place in our source. (std::source_location is missing where Clang 14 meets GCC's library; the built-ins are in both.)
+struct Place {
+  const char* file = "";
+  int line = 0;
+};
+
 // SQL text with the place that uses it. The text must be a literal: prepared statements are cached by its address.
 struct Sql {
-  consteval Sql(const char* literal, std::source_location at = std::source_location::current()) : text(literal), where(at) {}
+  consteval Sql(const char* literal, const char* file = __builtin_FILE(), int line = __builtin_LINE()) : text(literal), where{file, line} {}
   const char* text;
-  std::source_location where;
+  Place where;
 };
 
 // disk-full, busy, read-only, out-of-memory: the machine's state, not the data's. Corrupt: the file. Conflict: a uniqueness rule.
-Error sqlite_error(sqlite3* db, int code, std::string_view call, std::string_view sql, const std::source_location& where);
+Error sqlite_error(sqlite3* db, int code, std::string_view call, std::string_view sql, const Place& where);
 bool is_disk_full(const Error& error);
 bool is_machine_failure(const Error& error);  // the same write may succeed later: disk full, busy, I/O error, out of memory
 
@@ -53,8 +58,7 @@ class Query {
     sqlite3_stmt* statement = nullptr;
     bool in_use = false;
   };
-  Query(sqlite3* db, sqlite3_stmt* statement, Cached* cached, std::source_location where)
-      : db_(db), statement_(statement), cached_(cached), where_(where) {}
+  Query(sqlite3* db, sqlite3_stmt* statement, Cached* cached, Place where) : db_(db), statement_(statement), cached_(cached), where_(where) {}
   Status bind(int index, std::nullptr_t);
   Status bind(int index, std::int64_t value);
   Status bind(int index, double value);
@@ -72,7 +76,7 @@ class Query {
   sqlite3* db_;
   sqlite3_stmt* statement_;
   Cached* cached_;  // where the statement goes back to; nullptr: it is finalised (the cached one was in use)
-  std::source_location where_;
+  Place where_;
 };
 
 struct OpenFlags {
@@ -89,7 +93,7 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   // Statements without results, given as text that need not be a literal: pragmas, schema.
-  Status exec(const std::string& sql, std::source_location where = std::source_location::current());
+  Status exec(const std::string& sql, const char* file = __builtin_FILE(), int line = __builtin_LINE());
   // A prepared statement with its parameters bound in order.
   template <class... A>
   Result<Query> query(Sql sql, const A&... parameters) {
@@ -116,7 +120,7 @@ class Connection {
     AMK_TRY(row, q.next());
     return row ? q.opt_i64(0) : std::nullopt;
   }
-  Result<std::string> pragma(const std::string& name, std::source_location where = std::source_location::current());
+  Result<std::string> pragma(const std::string& name, const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
   std::int64_t changes() const;
   std::int64_t last_insert_id() const;

@@ -125,7 +125,7 @@ Status Store::begin_incarnation() {
     AMK_TRY(fresh, random_hex(16));
     impl.store_id = std::move(fresh);
   }
-  const Status counted = submit(
+  Status counted = submit(
       "opening the store",
       [incarnation = impl.incarnation, id = impl.store_id](sql::Connection& c) -> Status {
         AMK_CHECK(c.run("INSERT OR REPLACE INTO meta(name, value) VALUES('incarnation', ?1)", incarnation));

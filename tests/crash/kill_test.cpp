@@ -29,8 +29,8 @@ class Victim {
   explicit Victim(std::uint64_t seed) : rng_(seed), log_(1 << 16) { renew(); }
 
   // One round: load in a child until it is stopped, then the audit. `spec`: failpoints; empty: a random moment.
-  ChildEnd round(const std::string& spec) {
-    if (++rounds_ % 20 == 0) renew();
+  ChildEnd round(const std::string& spec, bool fresh = false) {
+    if (++rounds_ % 20 == 0 || fresh) renew();
     LoadOptions load;
     load.store = options();
     load.seed = ++load_seed_;
@@ -83,6 +83,11 @@ class Victim {
   int rounds_ = 0;
 };
 
+bool only_in_new_workspaces(Failpoint point) {
+  return point == Failpoint::MigrateStep || point == Failpoint::MigrateStepDone || point == Failpoint::ReserveCreate ||
+         point == Failpoint::ExportWritten || point == Failpoint::ExportRenamed;
+}
+
 }  // namespace
 
 TEST_CASE("killed at every failpoint and at random: nothing acknowledged is lost, nothing is there twice, the counts are the rows'") {
@@ -107,7 +112,7 @@ TEST_CASE("killed at every failpoint and at random: nothing acknowledged is lost
       // A disk that is full for a moment, then a kill.
       spec = "vfs.wal.write=enospc@" + std::to_string(1 + rng.below(200)) + ",write.committed=kill@" + std::to_string(5 + rng.below(40));
     }
-    const ChildEnd end = victim.round(spec);
+    const ChildEnd end = victim.round(spec, n > 0 && only_in_new_workspaces(static_cast<Failpoint>(point)));
     if (n == 0) continue;
     if (end == ChildEnd::Killed) {
       ++reached[at];

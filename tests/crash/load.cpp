@@ -6,33 +6,16 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/hash.h"
-#include "core/base/parse_json.h"
 #include "core/base/random.h"
 #include "orchestrator/campaign/campaign.h"
 #include "orchestrator/results/results.h"
 #include "orchestrator/store/job_records.h"
+#include "tests/support/verdicts.h"
 
 namespace amk::test {
 namespace {
 
 Json config(std::uint64_t n) { return {{"tile", n % 512}, {"n", n}}; }
-
-Verdict verdict(const Json& c, double latency_us) {
-  Verdict v;
-  v.schedule_id = "s" + hash128_hex(canonical_dump(c));
-  v.workload = "toy";
-  v.gpu = "h100";
-  v.device = "cpu";
-  v.regime = "bf16-b1";
-  v.config = c;
-  v.status = VerdictStatus::Ok;
-  v.valid = v.correct = true;
-  v.latency_us = latency_us;
-  v.latency_kind = LatencyKind::Predicted;
-  v.bound_us = 1;
-  return v;
-}
 
 class Client {
  public:
@@ -82,13 +65,7 @@ class Client {
   }
 
   void end(const Ticket& ticket, const Json& c) {
-    Verdict v = verdict(c, latency());
-    if (rng_.below(4) == 0) {
-      v.correct = false;
-      v.status = VerdictStatus::Incorrect;
-      v.latency_us.reset();
-      v.latency_kind = LatencyKind::None;
-    }
+    const Verdict v = rng_.below(4) == 0 ? bad(c, VerdictStatus::Incorrect) : verdict_of(c, latency(), 1);
     const auto recorded = rng_.below(8) == 0 ? service_.lose(ticket, "worker-lost") : service_.finish(ticket, v, Json{{"gate_us", 1000}});
     if (recorded) ack(Ack::Ended, ticket.campaign, ticket.experiment, "", &*recorded);
   }
@@ -96,7 +73,7 @@ class Client {
   BeginRequest request(const Json& c) {
     BeginRequest r;
     r.config = c;
-    r.schedule_id = verdict(c, 1).schedule_id;
+    r.schedule_id = id_of(c);
     r.loop = "loop";
     r.description = "a\ttab and a\nbreak";
     r.idempotency_key = key();
@@ -140,7 +117,7 @@ class Client {
 
   void record(CampaignId campaign) {
     const Json c = config(fresh());
-    const auto issued = service_.issue(campaign, verdict(c, latency()));
+    const auto issued = service_.issue(campaign, verdict_of(c, latency(), 1));
     if (!issued) return;
     RecordRequest r;
     r.status = "revert";

@@ -7,12 +7,11 @@
 #include <fstream>
 #include <string>
 
-#include "core/base/hash.h"
-#include "core/base/parse_json.h"
 #include "orchestrator/campaign/campaign.h"
 #include "orchestrator/results/results.h"
 #include "tests/crash/child.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/verdicts.h"
 
 using namespace amk;
 using namespace amk::test;
@@ -51,16 +50,7 @@ StoreOptions options_for(const std::filesystem::path& folder) {
   return o;
 }
 
-Verdict verdict(int n) {
-  Verdict v;
-  v.config = {{"n", n}, {"text", std::string(2000, 'x')}};
-  v.schedule_id = "s" + hash128_hex(canonical_dump(v.config));
-  v.status = VerdictStatus::Ok;
-  v.valid = v.correct = true;
-  v.latency_us = 100;
-  v.latency_kind = LatencyKind::Predicted;
-  return v;
-}
+Verdict verdict(int n) { return verdict_of({{"n", n}, {"text", std::string(2000, 'x')}}, 100); }
 
 BeginRequest request(int n) {
   BeginRequest r;

@@ -6,35 +6,15 @@
 #include <memory>
 #include <string>
 
-#include "core/base/hash.h"
 #include "core/base/parse_json.h"
 #include "core/base/random.h"
 #include "orchestrator/campaign/campaign.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/verdicts.h"
 
 namespace amk::test {
 
 inline Json config(int n) { return {{"tile", n}, {"kernel_knobs", {{"cpasync", n % 2 == 0}}}}; }
-inline std::string id_of(const Json& c) { return "s" + hash128_hex(canonical_dump(c)); }
-
-inline Verdict verdict_of(const Json& c, double latency_us, double bound_us = 50) {
-  Verdict v;
-  v.schedule_id = id_of(c);
-  v.workload = "toy";
-  v.gpu = "h100";
-  v.device = "cpu";
-  v.regime = "bf16-b1";
-  v.config = c;
-  v.status = VerdictStatus::Ok;
-  v.valid = v.correct = true;
-  v.latency_us = latency_us;
-  v.latency_kind = LatencyKind::Predicted;
-  v.bound_us = bound_us;
-  v.pct_of_roofline = 100 * bound_us / latency_us;
-  v.regions = {{"attention", 0.2 * latency_us}, {"mlp", 0.6 * latency_us}, {"lm_head", 0.1 * latency_us}, {"sync", 0.1 * latency_us}};
-  return v;
-}
-
 inline Verdict measured(const Json& c, double latency_us, const std::string& incumbent, double low, double high) {
   Verdict v = verdict_of(c, latency_us);
   v.device = "GPU-1";
@@ -45,18 +25,6 @@ inline Verdict measured(const Json& c, double latency_us, const std::string& inc
     if (high < 1) versus.decision = Decision::Slower;
     v.versus = versus;
   }
-  return v;
-}
-
-inline Verdict bad(const Json& c, VerdictStatus status) {
-  Verdict v = verdict_of(c, 1);
-  v.latency_us.reset();
-  v.pct_of_roofline.reset();
-  v.latency_kind = LatencyKind::None;
-  v.correct = false;
-  v.valid = status != VerdictStatus::Rejected;
-  v.status = status;
-  if (status == VerdictStatus::Rejected) v.rejected = RejectedBy{"missing-wait", "task 1 reads what task 2 may still write", Json::object()};
   return v;
 }
 
