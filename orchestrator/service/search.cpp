@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/base/json.h"
+#include "orchestrator/service/begin.h"
 #include "orchestrator/service/impl.h"
 #include "orchestrator/strategy/strategy.h"
 
@@ -95,31 +96,30 @@ Result<bool> evaluate_one(Service::Impl& impl, Run& run, bool ignore_plateau, co
   begin.loop = run.tag;
   begin.strategy = run.strategy->name();
 
-  auto ticket = impl.campaigns.begin(run.campaign.id, begin);
-  if (!ticket && ticket.error().data.value("reason", "") == "campaign-done") {
-    AMK_TRY(info, impl.campaigns.info(run.campaign.id));
-    if (!(ignore_plateau && info.done_reason == "plateau")) {
-      run.stopped = info.done_reason;
-      return false;
-    }
-    AMK_CHECK(impl.campaigns.reopen(run.campaign.id));
-    ticket = impl.campaigns.begin(run.campaign.id, begin);
-  }
-  if (!ticket && ticket.error().data.value("reason", "") == "quarantined") {
+  const CampaignId id = run.campaign.id;
+  const CampaignCalls calls{[&] { return impl.campaigns.begin(id, begin); }, [&] { return impl.campaigns.info(id); },
+                            [&] { return impl.campaigns.reopen(id); }};
+  auto begun = begin_or_reopen(calls, ignore_plateau);
+  if (!begun && begun.error().data.is_object() && begun.error().data.value("reason", "") == "quarantined") {
     run.strategy->tell({points[0], std::nullopt});
     return true;
   }
-  if (!ticket) return tl::unexpected<Error>(ticket.error());
+  if (!begun) return tl::unexpected<Error>(begun.error());
+  if (!begun->ticket) {
+    run.stopped = begun->done_reason;
+    return false;
+  }
+  const Ticket ticket = *begun->ticket;
 
   AMK_TRY(best, impl.campaigns.best(run.campaign.id));
   auto verdict = impl.judge.judge(workload, canonical, run.opened.device, best ? std::optional(best->config) : std::nullopt, progress);
   if (!verdict) {
     // The machinery failed: the candidate is not to blame, the run ends, and the error says what to mend.
-    (void)impl.campaigns.lose(*ticket, verdict.error().message);
+    (void)impl.campaigns.lose(ticket, verdict.error().message);
     return tl::unexpected<Error>(verdict.error());
   }
   compare_predicted(*verdict, best);
-  AMK_TRY(recorded, impl.campaigns.finish(*ticket, std::move(*verdict)));
+  AMK_TRY(recorded, impl.campaigns.finish(ticket, std::move(*verdict)));
   const Experiment& e = recorded.experiment;
   ++run.done;
   if (e.outcome) ++run.counts[std::string(to_string(*e.outcome))];

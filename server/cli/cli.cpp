@@ -173,6 +173,7 @@ class Program {
   void declare_campaigns();
   void declare_results();
   void declare_local();
+  int import_rows();
 
   int stdout_fd_;
   Globals globals_;
@@ -344,13 +345,7 @@ void Program::declare_results() {
       return finish(args ? call_tool({globals_.workspace, globals_.no_daemon, false}, "amk_results", *args) : args);
     };
   });
-  import->callback([this] {
-    action_ = [this]() -> int {
-      std::error_code code;
-  const auto path = std::filesystem::absolute(a_.file, code);
-  Json args = {{"file", path.string()}};
-  put(args, "source", a_.source);
-  return finish(call_tool({globals_.workspace, globals_.no_daemon, false}, "amk_results_import", args));
+  import->callback([this] { action_ = [this] { return import_rows();
 };
 }  // namespace
 );
@@ -361,6 +356,13 @@ save->callback([this, filters] {
   };
 });
 }  // namespace amk::cli
+
+int Program::import_rows() {
+  std::error_code code;
+  Json args = {{"file", std::filesystem::absolute(a_.file, code).string()}};
+  put(args, "source", a_.source);
+  return finish(call_tool({globals_.workspace, globals_.no_daemon, false}, "amk_results_import", args));
+}
 
 void Program::declare_local() {
   CLI::App* build = app_.add_subcommand("compile", "Lower a config and write the program (or plan) as JSON");
