@@ -158,7 +158,9 @@ Result<Verdict> GpuJudge::judge(const MegakernelWorkload& workload, const Json& 
   AMK_CHECK(open_model(workload, progress));
 
   say(0.3, "checking");
-  const auto checked = call({{"op", "check"}, {"config", verdict.config}, {"tokens", expected->tokens()}, {"positions", expected->positions()}},
+  Json check = {{"op", "check"}, {"config", verdict.config}, {"tokens", expected->tokens()}, {"positions", expected->positions()}};
+  if (!fault_.empty()) check["fault"] = fault_;
+  const auto checked = call(check,
                             options_.check_limit, progress);
   if (!checked) return blame(std::move(verdict), checked.error(), workload, progress);
   std::vector<float> logits(checked->payload.size() / sizeof(float));

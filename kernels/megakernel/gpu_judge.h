@@ -30,8 +30,9 @@ class WorkerLink {
 std::unique_ptr<WorkerLink> make_process_link(std::vector<std::string> argv);
 std::unique_ptr<WorkerLink> make_local_link();
 
-// The worker's main: serves the megakernel on stdin and stdout until stdin ends. Returns the exit status.
-int run_gpu_worker(int in, int out);
+// The worker's main: serves the megakernel on stdin and stdout until stdin ends. Returns the exit status. `faults`: a worker for tests, which hangs or
+// dies when a request asks for it.
+int run_gpu_worker(int in, int out, bool faults = false);
 
 struct GpuJudgeOptions {
   std::filesystem::path config_dir;    // models of the catalogue
@@ -58,6 +59,8 @@ class GpuJudge {
                            const Progress& progress);
 
   const GpuDevice& device() const { return device_; }
+  // Tests: asks a worker that was started with faults to "hang" (in the kernel), "crash" or "exit" in the next checks; "" ends it.
+  void inject_fault(std::string fault) { fault_ = std::move(fault); }
 
  private:
   Result<std::shared_ptr<const GpuReference>> reference(const MegakernelWorkload& workload, const Progress& progress);
@@ -69,6 +72,7 @@ class GpuJudge {
   GpuDevice device_;
   GpuJudgeOptions options_;
   std::unique_ptr<WorkerLink> link_;
+  std::string fault_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const GpuReference>> references_;  // by workload id
 };

@@ -40,8 +40,8 @@ class LocalLink final : public WorkerLink {
 std::unique_ptr<WorkerLink> make_process_link(std::vector<std::string> argv) { return std::make_unique<ProcessLink>(std::move(argv)); }
 std::unique_ptr<WorkerLink> make_local_link() { return std::make_unique<LocalLink>(); }
 
-int run_gpu_worker(int in, int out) {
-  GpuService service;
+int run_gpu_worker(int in, int out, bool faults) {
+  GpuService service(faults);
   return serve_worker(in, out, [&service](const Message& request) { return service.handle(request); });
 }
 

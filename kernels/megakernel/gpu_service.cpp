@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "core/base/hash.h"
@@ -98,10 +99,25 @@ Result<DeviceProgram*> GpuService::program_of(const Json& config) {
   return loaded_.back().program.get();
 }
 
+// A hang: the first task of SM 0 never signals, so that its launch runs out of its budget.
+Status GpuService::obey_fault(const std::string& fault, const Json& config) {
+  if (fault == "crash") std::abort();
+  if (fault == "exit") std::_Exit(9);
+  if (fault != "hang") return {};
+  AMK_TRY(parsed, parse_schedule_config(config));
+  PlanOptions options;
+  options.fault_hang = true;
+  AMK_TRY(built, model_->build(parsed, options));
+  AMK_TRY(program, model_->load(built));
+  program.set_budget_us(100'000);
+  return model_->run(program, {0, false});
+}
+
 Result<Message> GpuService::check(const Json& body) {
   const auto tokens = body.at("tokens").get<std::vector<int>>();
   const auto positions = body.at("positions").get<std::vector<int>>();
   AMK_TRY(program, program_of(body.at("config")));
+  if (faults_) AMK_CHECK(obey_fault(body.value("fault", ""), body.at("config")));
   AMK_TRY(first, run_checked(*model_, *program, tokens, positions));
   AMK_TRY(second, run_checked(*model_, *program, tokens, {}));
   tokens_ = tokens;

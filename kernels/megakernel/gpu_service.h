@@ -18,6 +18,7 @@ namespace amk {
 
 class GpuService {
  public:
+  explicit GpuService(bool faults = false) : faults_(faults) {}
   Result<Message> handle(const Message& request);
 
  private:
@@ -27,6 +28,7 @@ class GpuService {
   Result<Message> decode(const Json& body);
   Result<Message> trace(const Json& body);
   Result<Message> probe(const Json& body);
+  Status obey_fault(const std::string& fault, const Json& config);
   Result<DeviceProgram*> program_of(const Json& config);  // the last two stay loaded
 
   struct Loaded {
@@ -34,6 +36,7 @@ class GpuService {
     BuiltCandidate built;
     std::unique_ptr<DeviceProgram> program;
   };
+  bool faults_ = false;  // tests: {"fault": "hang" | "crash" | "exit"} in a check is obeyed
   std::string model_key_;
   std::unique_ptr<GpuModel> model_;
   std::vector<Loaded> loaded_;

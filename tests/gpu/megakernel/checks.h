@@ -1,0 +1,55 @@
+// Counting checks, and what every test of this program needs.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/resources.h"
+#include "kernels/megakernel/gpu_judge.h"
+#include "kernels/megakernel/gpu_model.h"
+
+namespace amk::gpu_test {
+
+class Checks {
+ public:
+  bool check(bool good, const std::string& what) {
+    ++(good ? passed : failed);
+    if (!good) std::printf("FAILED %s\n", what.c_str());
+    std::fflush(stdout);
+    return good;
+  }
+  template <class T>
+  bool check(const Result<T>& result, const std::string& what) {
+    return check(result.has_value(), result ? what : what + ": " + result.error().message + " " + result.error().data.dump());
+  }
+  int passed = 0, failed = 0;
+};
+
+struct Bench {
+  GpuDevice device;
+  GpuTarget target;
+  Resources resources;
+  std::filesystem::path cache, fixtures;  // fixtures: folder of tiny checkpoints; empty when absent
+  std::string self;                       // this program: it is its own worker
+  bool quick = false;
+
+  Result<std::shared_ptr<const MegakernelWorkload>> workload(const std::string& model) const;
+  Result<std::unique_ptr<GpuModel>> model(const std::string& name, int max_seq) const;
+  GpuJudge judge(bool in_process) const;
+  std::vector<std::string> fixture_models() const;
+};
+
+// A config from JSON text, missing keys by default.
+Result<ScheduleConfig> config_of(const std::string& text);
+Json json_of(const std::string& text);
+
+void test_judge(const Bench& bench, Checks& checks);     // verdicts of good, rejected and hanging candidates through a worker process
+void test_fixtures(const Bench& bench, Checks& checks);  // every checkpoint against the gate, and greedy ids against the oracle's
+void test_knobs(const Bench& bench, Checks& checks);     // every compiled-in knob on toy and small
+void test_wrong(const Bench& bench, Checks& checks);     // a suite of wrong kernels, all refused
+void test_long(const Bench& bench, Checks& checks);      // a thousand tokens, bit for bit
+
+}  // namespace amk::gpu_test
