@@ -52,6 +52,12 @@ class Workload {
   virtual Result<Json> compile(const Json& canonical) const = 0;
 };
 
+class DeviceJudge;
+class DeviceService;
+class WorkerLink;
+struct DeviceJudgeOptions;
+struct GpuDevice;
+
 class KernelFamily {
  public:
   virtual ~KernelFamily() = default;
@@ -59,6 +65,10 @@ class KernelFamily {
   virtual bool accepts(std::string_view workload) const = 0;
   virtual Result<std::shared_ptr<const Workload>> open(std::string_view workload, const GpuTarget& target) const = 0;
   virtual std::vector<std::string> known_workloads() const = 0;  // for completion
+
+  // Judging on a GPU (device_judge.h): the parent's half, of workloads that this family opened; `link` outlives it. And the worker's half.
+  virtual std::unique_ptr<DeviceJudge> device_judge(const GpuDevice& device, const DeviceJudgeOptions& options, WorkerLink& link) const = 0;
+  virtual std::unique_ptr<DeviceService> device_service(bool faults) const = 0;
 };
 
 }  // namespace amk

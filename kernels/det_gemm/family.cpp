@@ -5,6 +5,8 @@
 
 #include "core/base/parse_json.h"
 #include "core/base/resources.h"
+#include "kernels/det_gemm/remote_judge.h"
+#include "kernels/det_gemm/service.h"
 #include "kernels/det_gemm/workload.h"
 #include "kernels/det_gemm/workload_id.h"
 
@@ -42,6 +44,11 @@ class DetGemmFamily final : public KernelFamily {
     }
     return names;
   }
+
+  std::unique_ptr<DeviceJudge> device_judge(const GpuDevice& device, const DeviceJudgeOptions& options, WorkerLink& link) const override {
+    return std::make_unique<RemoteJudge>(device, options, link);
+  }
+  std::unique_ptr<DeviceService> device_service(bool faults) const override { return std::make_unique<GemmService>(faults); }
 };
 
 }  // namespace

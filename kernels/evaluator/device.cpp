@@ -82,7 +82,7 @@ std::string plain_product(std::string_view product) {
 
 }  // namespace
 
-std::string GpuDevice::architecture() const {
+std::string architecture_name(int sm_major, int sm_minor) {
   const std::string number = "sm_" + std::to_string(sm_major * 10 + sm_minor);
   return sm_major == 9 ? number + "a" : number;
 }

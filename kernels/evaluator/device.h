@@ -10,6 +10,9 @@
 
 namespace amk {
 
+// What NVRTC is asked for: "sm_90a" on Hopper, the plain number elsewhere.
+std::string architecture_name(int sm_major, int sm_minor);
+
 struct GpuDevice {
   int ordinal = 0;
   std::string uuid;  // "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
@@ -22,8 +25,7 @@ struct GpuDevice {
   int clock_mhz = 0, memory_clock_mhz = 0, memory_bus_bits = 0;
   bool cooperative_launch = false;
 
-  // What NVRTC is asked for: "sm_90a" on Hopper, "sm_100" … elsewhere the plain number.
-  std::string architecture() const;
+  std::string architecture() const { return architecture_name(sm_major, sm_minor); }
   // Double data rate over the bus: what the vendor's peak is computed from. 0 when the driver does not say.
   double bus_bandwidth_gbs() const;
 };

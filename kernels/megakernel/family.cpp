@@ -5,6 +5,8 @@
 
 #include "core/base/resources.h"
 #include "core/model/load.h"
+#include "kernels/megakernel/gpu_judge.h"
+#include "kernels/megakernel/gpu_service.h"
 #include "kernels/megakernel/workload.h"
 
 namespace amk {
@@ -32,6 +34,11 @@ class MegakernelFamily final : public KernelFamily {
     const auto resources = find_resources();
     return resources ? catalogue_names(ModelSources::from_environment(resources->config())) : std::vector<std::string>{};
   }
+
+  std::unique_ptr<DeviceJudge> device_judge(const GpuDevice& device, const DeviceJudgeOptions& options, WorkerLink& link) const override {
+    return std::make_unique<GpuJudge>(device, options, link);
+  }
+  std::unique_ptr<DeviceService> device_service(bool faults) const override { return std::make_unique<GpuService>(faults); }
 };
 
 }  // namespace

@@ -62,11 +62,12 @@ std::uint64_t fresh_seed() {
 
 }  // namespace
 
-GpuJudge::GpuJudge(GpuDevice device, GpuJudgeOptions options, std::unique_ptr<WorkerLink> link)
-    : device_(std::move(device)), options_(std::move(options)), link_(std::move(link)) {}
+GpuJudge::GpuJudge(GpuDevice device, DeviceJudgeOptions options, WorkerLink& link)
+    : device_(std::move(device)), options_(std::move(options)), link_(link) {}
 
-Result<Message> GpuJudge::call(const Json& request, std::chrono::milliseconds limit, const Progress& progress) {
-  return link_->call(request, limit, [&progress] { return progress.stop.stop_requested(); });
+Result<Message> GpuJudge::call(Json request, std::chrono::milliseconds limit, const Progress& progress) {
+  request["family"] = "megakernel";
+  return link_.call(request, limit, [&progress] { return progress.stop.stop_requested(); });
 }
 
 Status GpuJudge::open_model(const MegakernelWorkload& workload, const Progress& progress) {
@@ -94,38 +95,30 @@ Result<std::shared_ptr<const GpuReference>> GpuJudge::reference(const Megakernel
   return held;
 }
 
-Result<BuiltCandidate> GpuJudge::build(const MegakernelWorkload& workload, const Json& canonical) const {
+Result<BuiltCandidate> GpuJudge::build(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options) const {
   AMK_TRY(config, workload.parse(canonical));
   AMK_TRY(compiler, NvrtcCompiler::open());
   AMK_TRY(cache, BuildCache::open(options_.cache_folder));
-  return build_candidate(workload.model().spec, config, limits_of(device_), workload.lowering_target().max_seq, compiler, cache);
+  return build_candidate(workload.model().spec, config, limits_of(device_), workload.lowering_target().max_seq, compiler, cache, options);
 }
 
-// The worker failed during a candidate's turn: is it the candidate's doing, or the machine's? A new worker and a known-good probe decide.
-Result<Verdict> GpuJudge::blame(Verdict verdict, const Error& error, const MegakernelWorkload& workload, const Progress& progress) {
-  if (error.kind == ErrorKind::Cancelled) return tl::unexpected<Error>(error);
+// The worker failed during a candidate's turn.
+Result<Verdict> GpuJudge::blame(Verdict verdict, const Error& error, const Progress& progress) {
   if (error.kind == ErrorKind::Rejected) {
     reject(verdict, error);
     return verdict;
   }
-  const bool worker_died = error.data.contains("signal") || error.data.contains("exit");
-  const bool cuda_error = error.kind == ErrorKind::Internal && error.data.contains("code");
-  if (error.kind != ErrorKind::Timeout && !worker_died && !cuda_error) return tl::unexpected<Error>(error);
-  link_->restart();
-  const auto probe = call({{"op", "probe"}, {"gpu_ordinal", device_.ordinal}}, std::chrono::minutes(2), progress);
-  if (!probe) {
-    return fail(ErrorKind::Unavailable, "the GPU fails a known-good probe after this: " + error.message + " (probe: " + probe.error().message + ")",
-                {{"uuid", device_.uuid}, {"first", error.message}});
-  }
-  (void)workload;
-  verdict.status = error.kind == ErrorKind::Timeout ? VerdictStatus::Timeout : VerdictStatus::Crash;
+  AMK_TRY(failure, blame_candidate(link_, device_.ordinal, error, [&progress] { return progress.stop.stop_requested(); }));
+  verdict.status = failure.timed_out ? VerdictStatus::Timeout : VerdictStatus::Crash;
   verdict.correct = false;
-  append_note(verdict, error.message + ". A known-good probe passed afterwards.");
+  append_note(verdict, failure.note);
   return verdict;
 }
 
-Result<Verdict> GpuJudge::judge(const MegakernelWorkload& workload, const Json& canonical, const std::optional<Json>& incumbent,
-                                const Progress& progress) {
+Result<Verdict> GpuJudge::judge(const Workload& any, const Json& canonical, const std::optional<Json>& incumbent, const Progress& progress) {
+  const auto* mine = dynamic_cast<const MegakernelWorkload*>(&any);
+  if (mine == nullptr) return fail(ErrorKind::Internal, any.id() + " is not a megakernel workload");
+  const MegakernelWorkload& workload = *mine;
   const auto say = [&](double fraction, const char* what) {
     if (progress.report) progress.report(fraction, what);
   };
@@ -159,10 +152,9 @@ Result<Verdict> GpuJudge::judge(const MegakernelWorkload& workload, const Json& 
 
   say(0.3, "checking");
   Json check = {{"op", "check"}, {"config", verdict.config}, {"tokens", expected->tokens()}, {"positions", expected->positions()}};
-  if (!fault_.empty()) check["fault"] = fault_;
-  const auto checked = call(check,
-                            options_.check_limit, progress);
-  if (!checked) return blame(std::move(verdict), checked.error(), workload, progress);
+  if (options_.next_fault) check["fault"] = options_.next_fault();
+  const auto checked = call(std::move(check), options_.check_limit, progress);
+  if (!checked) return blame(std::move(verdict), checked.error(), progress);
   std::vector<float> logits(checked->payload.size() / sizeof(float));
   std::memcpy(logits.data(), checked->payload.data(), logits.size() * sizeof(float));
   const auto outcome = expected->compare(logits, checked->body.at("next_tokens").get<std::vector<int>>(), checked->body.value("repeatable", false));
@@ -204,7 +196,7 @@ Result<Verdict> GpuJudge::judge(const MegakernelWorkload& workload, const Json& 
       append_note(verdict, timed.error().message + ".");
       return verdict;
     }
-    return blame(std::move(verdict), timed.error(), workload, progress);
+    return blame(std::move(verdict), timed.error(), progress);
   }
   // Again after timing: the last timed step must have left the bits that the checked one left.
   if (timed->body.value("last_hash", std::uint64_t{0}) != checked->body.value("last_hash", std::uint64_t{1})) {
@@ -243,6 +235,24 @@ Result<GpuDecode> GpuJudge::decode(const MegakernelWorkload& workload, const Jso
   out.tokens_processed = reply.body.at("tokens_processed").get<int>();
   out.logits.resize(reply.payload.size() / sizeof(float));
   std::memcpy(out.logits.data(), reply.payload.data(), out.logits.size() * sizeof(float));
+  return out;
+}
+
+Result<GpuJudge::Traced> GpuJudge::trace(const MegakernelWorkload& workload, const Json& canonical, int position, const Progress& progress) {
+  const int max_seq = workload.lowering_target().max_seq;
+  if (position < 0 || position >= max_seq) return bad_field("position", position, "0 to " + std::to_string(max_seq - 1));
+  AMK_TRY(config, workload.parse(canonical));
+  PlanOptions options;
+  options.trace = true;
+  Traced out;
+  AMK_TRY(built, build(workload, canonical, options));
+  out.built = std::move(built);
+  const std::lock_guard one(mutex_);
+  AMK_TRY(lock, GpuLock::acquire(device_.uuid, options_.lock_limit, [&progress] { return progress.stop.stop_requested(); }));
+  AMK_CHECK(open_model(workload, progress));
+  AMK_TRY(reply, call({{"op", "trace"}, {"config", to_json(config)}, {"position", position}}, options_.check_limit, progress));
+  out.marks.resize(reply.payload.size() / sizeof(std::uint64_t));
+  std::memcpy(out.marks.data(), reply.payload.data(), out.marks.size() * sizeof(std::uint64_t));
   return out;
 }
 

@@ -9,6 +9,11 @@ DeviceLimits limits_of(const GpuDevice& device) {
   return {device.architecture(), device.sm_major, device.sm_count, device.smem_optin_bytes, device.max_threads_per_block};
 }
 
+DeviceLimits limits_of(const GpuTarget& target) {
+  constexpr int kMaxThreadsPerBlock = 1024;  // of every compute capability so far
+  return {architecture_name(target.sm_major, target.sm_minor), target.sm_major, target.sm_count, target.smem_optin_bytes, kMaxThreadsPerBlock};
+}
+
 Result<BuiltCandidate> build_candidate(const ModelSpec& spec, const ScheduleConfig& config, const DeviceLimits& limits, int max_seq,
                                        const Compiler& compiler, const BuildCache& cache, const PlanOptions& options) {
   BuiltCandidate out;

@@ -25,6 +25,7 @@ struct BuiltCandidate {
 };
 
 DeviceLimits limits_of(const GpuDevice& device);
+DeviceLimits limits_of(const GpuTarget& target);  // a GPU that is not here
 
 // Lowers, validates, plans, compiles. Rejected: the schedule's fault, {"rule", "message", "witness"} in data.
 Result<BuiltCandidate> build_candidate(const ModelSpec& spec, const ScheduleConfig& config, const DeviceLimits& limits, int max_seq,

@@ -56,13 +56,12 @@ Result<Message> GpuService::handle(const Message& request) try {
   const Json& body = request.body;
   const std::string op = body.value("op", "");
   if (op == "open") return open(body);
-  if (op == "probe") return probe(body);
   if (model_ == nullptr) return fail(ErrorKind::InvalidArgument, "no model is open in this worker");
   if (op == "check") return check(body);
   if (op == "time") return time(body);
   if (op == "decode") return decode(body);
   if (op == "trace") return trace(body);
-  return bad_field("op", op, "open, check, time, decode, trace, probe");
+  return bad_field("op", op, "open, check, time, decode, trace");
 } catch (const Json::exception& e) {
   return fail(ErrorKind::InvalidArgument, std::string("a worker request is malformed: ") + e.what());
 }
@@ -211,19 +210,6 @@ Result<Message> GpuService::trace(const Json& body) {
   Message reply;
   reply.body = {{"marks", marks.size()}, {"clock", "ns"}};
   reply.payload.assign(reinterpret_cast<const char*>(marks.data()), marks.size() * 8);
-  return reply;
-}
-
-// Known good: a copy there and back through the copy engine and a kernel, on a context that is opened if there is none.
-Result<Message> GpuService::probe(const Json& body) {
-  if (model_ == nullptr) {
-    AMK_TRY(context, cuda::Context::open(body.value("gpu_ordinal", 0)));
-    AMK_CHECK(probe_gpu(context));
-  } else {
-    AMK_CHECK(probe_gpu(model_->context()));
-  }
-  Message reply;
-  reply.body = {{"healthy", true}};
   return reply;
 }
 

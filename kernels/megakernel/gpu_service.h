@@ -4,22 +4,22 @@
 //   {"op":"time", "config", "incumbent"?, "first", "tokens_per_sample", "flush"}     after a check with the same tokens
 //   {"op":"decode", "config", "prompt", "count", "logits"}    greedy, token fed back on the device -> payload: logits [tokens processed][vocab] if
 //   asked
-//   {"op":"trace", "config", "position"}  {"op":"probe"}  {"op":"bandwidth"}
+//   {"op":"trace", "config", "position"}   one step with timestamps -> payload: u64 [sm][task][mark]
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "kernels/evaluator/framing.h"
+#include "kernels/device_judge.h"
 #include "kernels/megakernel/gpu_model.h"
 
 namespace amk {
 
-class GpuService {
+class GpuService final : public DeviceService {
  public:
   explicit GpuService(bool faults = false) : faults_(faults) {}
-  Result<Message> handle(const Message& request);
+  Result<Message> handle(const Message& request) override;
 
  private:
   Result<Message> open(const Json& body);
@@ -27,7 +27,6 @@ class GpuService {
   Result<Message> time(const Json& body);
   Result<Message> decode(const Json& body);
   Result<Message> trace(const Json& body);
-  Result<Message> probe(const Json& body);
   Status obey_fault(const std::string& fault, const Json& config);
   Result<DeviceProgram*> program_of(const Json& config);  // the last two stay loaded
 

@@ -1,4 +1,4 @@
-// Samples of decode steps for the clock, and a known-good probe of a GPU.
+// Samples of decode steps for the clock.
 #pragma once
 
 #include <vector>
@@ -24,8 +24,5 @@ struct ProgramTiming {
 // The candidate decodes the sequence up to `first` (the tokens must be set), then both are timed in turn, and the candidate runs last: its outputs
 // are left in the sequence. The caller holds the GPU's lock.
 Result<ProgramTiming> time_programs(GpuModel& model, DeviceProgram& candidate, DeviceProgram* incumbent, const TimedSpan& span, int most_ms);
-
-// Fills, copies and compares a buffer: tells a broken GPU or driver from a broken candidate.
-Status probe_gpu(const cuda::Context& context);
 
 }  // namespace amk

@@ -18,6 +18,8 @@ class Judge {
   // One whole judgement; `incumbent` (canonical config) is compared in turn where the device measures. Error: the machinery failed.
   virtual Result<Verdict> judge(const Workload& workload, const Json& canonical, Device device, const std::optional<Json>& incumbent,
                                 const Progress& progress) = 0;
+  // Judgements that can run at the same time on equal devices.
+  virtual int lanes() { return 1; }
 };
 
 // Judges on the CPU; has no GPU.

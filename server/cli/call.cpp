@@ -15,6 +15,7 @@
 #include "server/daemon/log.h"
 #include "server/protocol/server.h"
 #include "server/tools/app.h"
+#include "server/tools/fault_injection.h"
 
 namespace amk::cli {
 namespace {
@@ -50,7 +51,7 @@ class InterruptWatch {
 Result<std::unique_ptr<daemon::ToolClient>> make_client(const CallOptions& options) {
   AMK_TRY(paths, daemon::prepare_paths(options.workspace));
   if (!options.no_daemon) return daemon::daemon_client(paths, daemon::default_launch(paths));
-  AMK_TRY(app, App::open({paths.workspace}));
+  AMK_TRY(app, App::open({paths.workspace, fault_injection().value_or(nullptr)}));
   AMK_TRY(definition, make_definition(app));
   return daemon::in_process_client(std::make_shared<mcp::Server>(std::move(definition)));
 }

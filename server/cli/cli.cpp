@@ -11,12 +11,14 @@
 
 #include "core/base/json.h"
 #include "core/base/parse_json.h"
+#include "kernels/worker.h"
 #include "server/cli/call.h"
 #include "server/cli/dashboard.h"
 #include "server/cli/output.h"
 #include "server/cli/serve.h"
 #include "server/cli/verbs.h"
 #include "server/tools/app.h"
+#include "server/tools/fault_injection.h"
 
 namespace amk::cli {
 namespace {
@@ -72,7 +74,7 @@ struct Arguments {
   std::vector<std::string> diff;
   ServeOptions serve;
   DashboardOptions dashboard;
-  std::int64_t budget = 8, iters = 0, seed = 1, limit = 20, max_tokens = 16;
+  std::int64_t budget = 8, iters = 0, seed = 1, limit = 20, max_tokens = 16, position = 256;
   double minutes = 0, wait_s = 0, latency_us = 0, pct_roofline = 0, idle_exit_s = 600;
   bool overnight = false, cold = false, reopen = false, cancel = false, best = false, verify = false, background = false, detach = false;
 };
@@ -174,6 +176,7 @@ class Program {
   void declare_results();
   void declare_local();
   int import_rows();
+  int trace_step();
 
   int stdout_fd_;
   Globals globals_;
@@ -357,6 +360,21 @@ save->callback([this, filters] {
 });
 }  // namespace amk::cli
 
+int Program::trace_step() {
+  TraceOptions options;
+  options.model = a_.model;
+  options.out = a_.out;
+  options.position = static_cast<int>(a_.position);
+  if (!a_.config.empty()) {
+    auto config = read_config(a_.config, "--config");
+    if (!config) return failed(config.error());
+    options.config = std::move(*config);
+  }
+  auto done = trace(options, globals_.workspace);
+  if (done && globals_.pretty) std::cerr << (*done)["text"].get<std::string>();
+  return finish(done);
+}
+
 int Program::import_rows() {
   std::error_code code;
   Json args = {{"file", std::filesystem::absolute(a_.file, code).string()}};
@@ -371,7 +389,7 @@ void Program::declare_local() {
   build->add_option("--out", a_.out, "File to write; default ./<schedule_id>.json");
   build->callback([this] {
     action_ = [this]() -> int {
-      CompileOptions options{a_.model, a_.gpu, a_.out, Json::object()};
+      CompileOptions options{a_.model, a_.gpu, a_.device, a_.out, Json::object()};
       if (!a_.config.empty()) {
         auto config = read_config(a_.config, "--config");
         if (!config) return failed(config.error());
@@ -390,6 +408,7 @@ void Program::declare_local() {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}));
   gen->add_option("--device", a_.device, "cpu or cuda; auto: cuda when there is a GPU")->capture_default_str();
   gen->add_flag("--verify", a_.verify, "Compare with the oracle, token by token");
+  gen->add_option("--config", a_.config, "Schedule on a GPU: JSON file, - for stdin, or the JSON text; default: the default config");
   gen->add_option("--logits", a_.logits, "Write raw little-endian fp32 logits [tokens processed, vocab]");
   gen->callback([this, gen] {
     action_ = [this, gen]() -> int {
@@ -401,8 +420,25 @@ void Program::declare_local() {
       options.max_tokens = static_cast<int>(a_.max_tokens);
       options.verify = a_.verify;
       options.logits = a_.logits;
+      if (!a_.config.empty()) {
+        auto config = read_config(a_.config, "--config");
+        if (!config) return failed(config.error());
+        options.config = std::move(*config);
+      }
       return finish(generate(options), [](const Json& r) { return r.value("verified", true) ? kOk : kNotGood; });
     };
+  });
+
+  CLI::App* traced = app_.add_subcommand("trace", "One decode step on the GPU with timestamps: where each microsecond of a token goes");
+  traced->add_option("model", a_.model, "Catalogue name, checkpoint folder or org/name")->required();
+  traced->add_option("--config", a_.config, "Schedule: JSON file, - for stdin, or the JSON text; default: the default config");
+  traced->add_option("--position", a_.position, "Tokens already in the KV cache")->capture_default_str()->check(CLI::NonNegativeNumber);
+  traced->add_option("--out", a_.out, "Chrome/Perfetto trace to write; default WORKSPACE/traces/<schedule_id>.json");
+  traced->callback([this] { action_ = [this] { return trace_step(); }; });
+
+  // What amk itself starts to run candidates: requests on stdin, replies on stdout.
+  app_.add_subcommand("worker", "")->group("")->callback([this] {
+    action_ = [this] { return run_gpu_worker(STDIN_FILENO, stdout_fd_, fault_injection().has_value()); };
   });
 
   CLI::App* serve =

@@ -17,6 +17,7 @@
 #include "server/protocol/server.h"
 #include "server/protocol/transport.h"
 #include "server/tools/app.h"
+#include "server/tools/fault_injection.h"
 
 namespace amk::cli {
 namespace {
@@ -25,6 +26,8 @@ int complain(const Error& error) {
   std::cerr << "amk: " << error.message << "\n";
   return exit_code_of(error);
 }
+
+AppOptions app_options(const std::filesystem::path& workspace) { return {workspace, fault_injection().value_or(nullptr)}; }
 
 Result<std::shared_ptr<mcp::Server>> make_server(const std::shared_ptr<App>& app, bool conformance_fixtures = false) {
   AMK_TRY(definition, make_definition(app));
@@ -114,7 +117,7 @@ int serve_daemon(const std::filesystem::path& workspace, const ServeOptions& ser
   };
   options.on_stopping = [&] { http.stop(); };
   auto done = daemon::run_daemon(*paths, options, [&]() -> Result<std::shared_ptr<mcp::Server>> {
-    AMK_TRY(opened, App::open({paths->workspace}));
+    AMK_TRY(opened, App::open(app_options(paths->workspace)));
     app = opened;
     AMK_TRY(server, make_server(opened, serve.conformance_fixtures));
     http.attach(server, opened);
@@ -142,7 +145,7 @@ int serve_stdio(const std::filesystem::path& workspace, bool no_daemon, int stdo
   auto paths = daemon::prepare_paths(workspace);
   if (!paths) return complain(paths.error());
   if (!no_daemon) return daemon::run_shim(*paths, daemon::default_launch(*paths), STDIN_FILENO, stdout_fd);
-  auto app = App::open({paths->workspace});
+  auto app = App::open(app_options(paths->workspace));
   if (!app) return complain(app.error());
   auto server = make_server(*app);
   if (!server) return complain(server.error());

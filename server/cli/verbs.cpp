@@ -14,6 +14,7 @@
 #include "core/reference/reference_vm.h"
 #include "orchestrator/service/judge.h"
 #include "orchestrator/service/workloads.h"
+#include "server/cli/gpu_verbs.h"
 
 namespace amk::cli {
 namespace {
@@ -65,6 +66,7 @@ Result<std::vector<int>> generate_by_vm(const std::shared_ptr<const Weights>& we
 }  // namespace
 
 Result<Json> compile(const CompileOptions& options) {
+  AMK_TRY(device, device_from(options.device));
   AMK_TRY(resources, find_resources());
   CpuJudge judge;
   Workloads workloads(resources.config() / "gpus", judge);
@@ -78,17 +80,26 @@ Result<Json> compile(const CompileOptions& options) {
   out << text;
   out.flush();
   if (!out) return fail(ErrorKind::Io, path.string() + ": cannot be written");
-  return Json{{"workload", opened.workload->id()},
-              {"gpu", opened.workload->target().name},
-              {"schedule_id", id},
-              {"config", canonical},
-              {"artifact", std::filesystem::absolute(path).string()},
-              {"bytes", text.size()}};
+  Json done = {{"workload", opened.workload->id()},
+               {"gpu", opened.workload->target().name},
+               {"schedule_id", id},
+               {"config", canonical},
+               {"artifact", std::filesystem::absolute(path).string()},
+               {"bytes", text.size()}};
+  if (device == Device::Cuda) AMK_CHECK(compile_kernel(*opened.workload, canonical, path, done));
+  return done;
 }
 
 Result<Json> generate(const GenerateOptions& options) {
   AMK_TRY(device, device_from(options.device));
-  if (device == Device::Cuda) return fail(ErrorKind::Unavailable, "device is cuda, but no usable NVIDIA GPU was found here; accepted: cpu");
+  std::optional<LocalGpu> gpu;
+  if (device != Device::Cpu) {
+    auto opened = LocalGpu::open(options.model);
+    if (opened)
+      gpu.emplace(std::move(*opened));
+    else if (device == Device::Cuda || opened.error().kind != ErrorKind::Unavailable)
+      return tl::unexpected<Error>(std::move(opened).error());
+  }
   if (options.prompt_ids.has_value() == options.prompt.has_value())
     return bad_field("prompt", nullptr, "exactly one of --prompt-ids 1,2,3 and --prompt TEXT");
   AMK_TRY(resources, find_resources());
@@ -109,6 +120,7 @@ Result<Json> generate(const GenerateOptions& options) {
     request.prompt_ids = std::move(ids);
   }
   AMK_CHECK(check_generate(ref.spec, request));
+  if (gpu) return generate_on_gpu(*gpu, options, request, tokenizer ? &*tokenizer : nullptr);
   AMK_TRY(weights, load_weights(ref));
 
   std::optional<LogitsFile> logits;

@@ -1,6 +1,7 @@
 // Verbs that run in this process because they need no store: compile and generate.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,10 +11,11 @@
 namespace amk::cli {
 
 struct CompileOptions {
-  std::string model, gpu = "auto", out;
+  std::string model, gpu = "auto", device = "cpu", out;
   Json config = Json::object();
 };
-// {workload, gpu, schedule_id, artifact: path, bytes, …}: the lowered program (or plan) as JSON, in `out` or ./<schedule_id>.json.
+// {workload, gpu, schedule_id, artifact: path, bytes, …}: the lowered program (or plan) as JSON, in `out` or ./<schedule_id>.json. device cuda: also
+// {cubin, kernel, registers…}, the kernel's machine code for that GPU beside it (megakernel; needs NVRTC, no GPU).
 Result<Json> compile(const CompileOptions& options);
 
 struct GenerateOptions {
@@ -21,8 +23,18 @@ struct GenerateOptions {
   std::optional<std::string> prompt_ids, prompt;  // one of them
   int max_tokens = 16;
   bool verify = false;
-  std::string logits;  // file for raw little-endian fp32 [tokens processed, vocab]; empty: none
+  Json config = Json::object();  // device cuda: the schedule
+  std::string logits;            // file for raw little-endian fp32 [tokens processed, vocab]; empty: none
 };
 Result<Json> generate(const GenerateOptions& options);
+
+struct TraceOptions {
+  std::string model, out;
+  Json config = Json::object();
+  int position = 256;
+};
+// One decode step on the local GPU with timestamps in the kernel: a Chrome/Perfetto trace in `out` or WORKSPACE/traces/<schedule_id>.json, and where
+// the token's time went (kernels/megakernel/trace_report.h).
+Result<Json> trace(const TraceOptions& options, const std::filesystem::path& workspace);
 
 }  // namespace amk::cli

@@ -1,6 +1,7 @@
 #include "server/tools/app.h"
 
 #include "core/base/resources.h"
+#include "orchestrator/service/local_judge.h"
 #include "orchestrator/store/job_records.h"
 #include "server/daemon/log.h"
 
@@ -85,7 +86,12 @@ Result<std::shared_ptr<App>> App::open(const AppOptions& options) {
   store_options.workspace = options.workspace;
   AMK_TRY(store, Store::open(store_options));
   impl.store = std::move(store);
-  impl.judge = std::make_unique<CpuJudge>();
+  LocalJudgeOptions judge_options;
+  judge_options.config = resources.config();
+  judge_options.cache = default_cache_folder();
+  judge_options.worker = {"/proc/self/exe", "worker"};
+  judge_options.next_fault = options.next_fault;
+  impl.judge = std::make_unique<LocalJudge>(std::move(judge_options));
   AMK_TRY(service, Service::create({options.workspace, resources.config() / "gpus", version()}, *impl.store, *impl.judge));
   impl.service = std::move(service);
   impl.journal = std::make_unique<StoreJournal>(*impl.store);

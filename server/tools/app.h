@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,6 +16,7 @@ namespace amk {
 
 struct AppOptions {
   std::filesystem::path workspace;
+  std::function<std::string()> next_fault;  // programs for tests only: LocalJudgeOptions::next_fault
 };
 
 class App {

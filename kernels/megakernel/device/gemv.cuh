@@ -58,7 +58,9 @@ struct Walk {
 // The segment's weights, when they have landed.
 __device__ __forceinline__ auto open_segment(const Block& block, const Shape& shape, const Walk& walk, const u8* direct) {
   if constexpr (kSlots > 0) {
+    const u64 begin = trace_wait_begin();
     wait_barrier(block, block.full(walk.cursor.slot), walk.cursor.parity);
+    trace_wait_end(begin);
     return RingSource{block.base() + kShared.ring + walk.cursor.slot * kSlotBytes + walk.in_chunk * shape.seg_bytes};
   } else {
     return MemorySource{direct + static_cast<u64>(walk.seg) * shape.seg_bytes};
@@ -101,6 +103,7 @@ __device__ __forceinline__ void gemv(const Block& block, const Params& p, const 
     }
     trace_mark(p, index, kMarkFirstData, thread_index() == 0);
   }
+  trace_starved_reset();
   Epilogue epilogue(block, p, task, shape);
 #pragma unroll 1
   for (u32 first = 0; first < units; first += batch_units) {
@@ -151,6 +154,7 @@ __device__ __forceinline__ void gemv(const Block& block, const Params& p, const 
     __syncwarp();
     if (lane == 0) mbarrier_arrive(block.partials_full(buffer));
     trace_mark(p, index, kMarkComputed, thread_index() == 0);
+    trace_starved(p, index);
     if (warp == kConsumerWarps - 1) {
       wait_barrier(block, block.partials_full(buffer), consumer.batches / 2 % 2);
       trace_mark(p, index, kMarkReduced, lane == 0);

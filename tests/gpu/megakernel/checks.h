@@ -10,6 +10,7 @@
 #include "core/base/resources.h"
 #include "kernels/megakernel/gpu_judge.h"
 #include "kernels/megakernel/gpu_model.h"
+#include "kernels/worker.h"
 
 namespace amk::gpu_test {
 
@@ -38,7 +39,9 @@ struct Bench {
 
   Result<std::shared_ptr<const MegakernelWorkload>> workload(const std::string& model) const;
   Result<std::unique_ptr<GpuModel>> model(const std::string& name, int max_seq) const;
-  GpuJudge judge(bool in_process) const;
+  // `fault`: what the worker shall do in the next checks; read at every check.
+  std::unique_ptr<GpuJudge> judge(WorkerLink& link, const std::string* fault = nullptr) const;
+  std::unique_ptr<WorkerLink> process_link() const { return make_process_link({self, "--worker"}); }
   std::vector<std::string> fixture_models() const;
 };
 

@@ -1,4 +1,5 @@
-// GPU tests of the megakernel. Usage: gpu_megakernel [--only judge|fixtures|knobs|wrong|long] [--quick]. Exit 0 when all passed, 1 otherwise, 77 without a GPU.
+// GPU tests of the megakernel. Usage: gpu_megakernel [--only judge|fixtures|knobs|wrong|long] [--quick]. Exit 0 when all passed, 1 otherwise, 77
+// without a GPU.
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,19 +25,21 @@ Result<std::unique_ptr<GpuModel>> Bench::model(const std::string& name, int max_
   return GpuModel::open(device, weights, std::min(max_seq, ref.spec.max_position), cache);
 }
 
-GpuJudge Bench::judge(bool in_process) const {
-  GpuJudgeOptions options;
+std::unique_ptr<GpuJudge> Bench::judge(WorkerLink& link, const std::string* fault) const {
+  DeviceJudgeOptions options;
   options.config_dir = resources.config();
   options.cache_folder = cache;
   options.timing_ms = 400;
-  return {device, options, in_process ? make_local_link() : make_process_link({self, "--worker"})};
+  if (fault != nullptr) options.next_fault = [fault] { return *fault; };
+  return std::make_unique<GpuJudge>(device, options, link);
 }
 
 std::vector<std::string> Bench::fixture_models() const {
   std::vector<std::string> out;
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(fixtures, none)) {
-    if (entry.path().filename().string().rfind("reject-", 0) != 0 && std::filesystem::exists(entry.path() / "config.json")) out.push_back(entry.path().string());
+    if (entry.path().filename().string().rfind("reject-", 0) != 0 && std::filesystem::exists(entry.path() / "config.json"))
+      out.push_back(entry.path().string());
   }
   std::sort(out.begin(), out.end());
   return out;

@@ -57,9 +57,10 @@ void test_fixtures(const Bench& bench, Checks& checks) {
     // Greedy decoding, token fed back on the device, against the oracle's, up to where its two best are closer than native arithmetic can tell.
     const auto workload = bench.workload(path);
     if (!checks.check(workload, name + " workload")) continue;
-    GpuJudge judge = bench.judge(true);
+    const auto link = make_local_link();
+    const auto judge = bench.judge(*link);
     const std::vector<int> prompt = {3, 1, 4, 1, 5};
-    const auto decoded = judge.decode(**workload, to_json(*config), prompt, 12, true, {});
+    const auto decoded = judge->decode(**workload, to_json(*config), prompt, 12, true, {});
     if (!checks.check(decoded, name + " decodes")) continue;
     Oracle oracle((*model)->weights(), 64);
     std::vector<int> ids = prompt;
@@ -82,7 +83,8 @@ void test_knobs(const Bench& bench, Checks& checks) {
   const std::pair<const char*, const char*> configs[] = {
       {"default", "{}"},
       {"unfused", R"({"fusion_grouping":[]})"},
-      {"combine in o_proj", R"({"fusion_grouping":[["norm","qkv","rope","kv_append"],["attention"],["combine","o_proj","add"],["norm","gate_up","silu_mul"],["down","add"],["norm","lm_head","argmax"]]})"},
+      {"combine in o_proj",
+       R"({"fusion_grouping":[["norm","qkv","rope","kv_append"],["attention"],["combine","o_proj","add"],["norm","gate_up","silu_mul"],["down","add"],["norm","lm_head","argmax"]]})"},
       {"one split", R"({"tiling":{"attention":{"kv_block":512}}})"},
       {"fma", R"({"kernel_knobs":{"gemv_path":"fma"}})"},
       {"row", kRowMajor},
@@ -92,7 +94,8 @@ void test_knobs(const Bench& bench, Checks& checks) {
       {"160 threads, round robin", R"({"threads_per_block":160,"tiling":{"gemv":{"N_tile":8}},"sm_assignment":"round_robin"})"},
       {"544 threads, counters per head", R"({"threads_per_block":544,"kernel_knobs":{"counters":"kv_head","cols_per_warp":128}})"},
       {"128 threads", R"({"threads_per_block":128})"},
-      {"small ring, no pipelining", R"({"smem_bytes_per_block":65536,"pipelining_depth":0,"kernel_knobs":{"chunk_bytes":4096,"cols_per_warp":128,"inflight_chunks":1}})"},
+      {"small ring, no pipelining",
+       R"({"smem_bytes_per_block":65536,"pipelining_depth":0,"kernel_knobs":{"chunk_bytes":4096,"cols_per_warp":128,"inflight_chunks":1}})"},
       {"no page reuse", R"({"page_allocation":"none"})"},
   };
   for (const char* name : {"toy", "small"}) {

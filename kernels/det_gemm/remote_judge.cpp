@@ -1,0 +1,76 @@
+#include "kernels/det_gemm/remote_judge.h"
+
+#include <algorithm>
+
+#include "core/base/json.h"
+#include "core/base/resources.h"
+#include "kernels/det_gemm/runner.h"
+#include "kernels/det_gemm/workload.h"
+#include "kernels/evaluator/gpu_lock.h"
+
+namespace amk::det_gemm {
+namespace {
+
+Verdict refused(const GemmWorkload& workload, const GpuDevice& device, const Json& canonical, const Error& error) {
+  Verdict verdict;
+  verdict.workload = workload.id();
+  verdict.gpu = workload.target().name;
+  verdict.regime = workload.regime();
+  verdict.device = device.uuid;
+  verdict.config = canonical;
+  verdict.schedule_id = workload.schedule_id(canonical);
+  verdict.status = VerdictStatus::Rejected;
+  verdict.rejected = RejectedBy{error.data.value("rule", "build"), error.message, error.data};
+  return verdict;
+}
+
+}  // namespace
+
+Result<Message> RemoteJudge::call(Json request, std::chrono::milliseconds limit, const Progress& progress) {
+  request["family"] = "det_gemm";
+  return link_.call(request, limit, [&progress] { return progress.stop.stop_requested(); });
+}
+
+Result<Verdict> RemoteJudge::judge(const Workload& any, const Json& canonical, const std::optional<Json>& incumbent, const Progress& progress) {
+  const auto* workload = dynamic_cast<const GemmWorkload*>(&any);
+  if (workload == nullptr) return fail(ErrorKind::Internal, any.id() + " is not a det_gemm workload");
+  const auto say = [&](double fraction, const char* what) {
+    if (progress.report) progress.report(fraction, what);
+  };
+  say(0.0, "building");
+  AMK_TRY(resources, find_resources());
+  auto plan = workload->plan(canonical);
+  if (!plan && plan.error().kind == ErrorKind::Rejected) return refused(*workload, device_, canonical, plan.error());
+  if (!plan) return tl::unexpected<Error>(std::move(plan).error());
+  const Status built = Runner::prebuild({&*plan, 1}, resources, options_.cache_folder, 1);
+  if (!built && built.error().kind == ErrorKind::Rejected) return refused(*workload, device_, canonical, built.error());
+  AMK_CHECK(built);
+
+  const std::lock_guard one(mutex_);
+  const auto stop = [&progress] { return progress.stop.stop_requested(); };
+  AMK_TRY(lock, GpuLock::acquire(device_.uuid, options_.lock_limit, stop));
+  say(0.2, "drawing operands, checking the plain kernel against the oracle");
+  Json open = {{"op", "open"}, {"workload", workload->id()}, {"gpu_ordinal", device_.ordinal}, {"cache", options_.cache_folder.string()}};
+  AMK_TRY(opened, call(std::move(open), options_.open_limit, progress));
+  (void)opened;
+  say(0.5, "checking and timing");
+  const bool same = incumbent && workload->schedule_id(*incumbent) == workload->schedule_id(canonical);
+  Json check = {{"op", "check"}, {"config", canonical}, {"incumbent", incumbent && !same ? *incumbent : Json(nullptr)}};
+  if (options_.next_fault) check["fault"] = options_.next_fault();
+  auto checked = call(std::move(check), options_.check_limit, progress);
+  if (!checked) {
+    AMK_TRY(failure, blame_candidate(link_, device_.ordinal, checked.error(), stop));
+    Verdict verdict = refused(*workload, device_, canonical, checked.error());
+    verdict.rejected.reset();
+    verdict.valid = true;
+    verdict.status = failure.timed_out ? VerdictStatus::Timeout : VerdictStatus::Crash;
+    verdict.notes = failure.note;
+    return verdict;
+  }
+  AMK_TRY(verdict, verdict_from_json(checked->body.at("verdict")));
+  verdict.device = device_.uuid;
+  say(1.0, "judged");
+  return verdict;
+}
+
+}  // namespace amk::det_gemm

@@ -1,0 +1,169 @@
+#include "orchestrator/service/local_judge.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <list>
+#include <map>
+#include <mutex>
+
+#include "core/base/json.h"
+#include "kernels/device_judge.h"
+#include "kernels/evaluator/gpu_lock.h"
+#include "kernels/evaluator/gpu_report.h"
+#include "kernels/evaluator/nvrtc.h"
+#include "kernels/registry.h"
+
+namespace amk {
+namespace {
+
+constexpr std::chrono::milliseconds kBandwidthLimit{60'000};
+
+// One GPU: its worker, and the families' judges that talk to it.
+struct Lane {
+  GpuDevice device;
+  std::unique_ptr<WorkerLink> link;
+  std::map<std::string, std::unique_ptr<DeviceJudge>> judges;  // by family
+  bool busy = false;
+};
+
+bool usable(const GpuDevice& device) { return device.sm_major >= 8 && device.cooperative_launch; }
+
+}  // namespace
+
+std::filesystem::path default_cache_folder() {
+  const auto set = [](const char* name) -> std::filesystem::path {
+    const char* value = std::getenv(name);
+    return value != nullptr ? value : "";
+  };
+  if (const auto own = set("AMK_CACHE"); !own.empty()) return own;
+  if (const auto cache = set("XDG_CACHE_HOME"); cache.is_absolute()) return cache / "amk";
+  if (const auto home = set("HOME"); home.is_absolute()) return home / ".cache" / "amk";
+  return std::filesystem::temp_directory_path() / ("amk-cache-" + std::to_string(::getuid()));
+}
+
+struct LocalJudge::Impl {
+  explicit Impl(LocalJudgeOptions o) : options(std::move(o)) {}
+
+  std::filesystem::path facts() const { return options.cache / "gpus.json"; }
+
+  void probe() {
+    std::call_once(probed, [this] {
+      const auto gpus = gpu_devices();
+      if (!gpus || !Nvrtc::open()) return;
+      for (const GpuDevice& device : *gpus) {
+        if (!usable(device) || (!lanes.empty() && device.product != lanes.front().device.product)) continue;
+        Lane& lane = lanes.emplace_back();
+        lane.device = device;
+        lane.link = make_process_link(options.worker);
+      }
+      if (lanes.empty()) return;
+      std::error_code code;
+      std::filesystem::create_directories(options.cache, code);
+      target = local_target(lanes.front().device, options.config / "gpus");
+      for (const Json& gpu : amk::gpu_report(facts())["gpus"])
+        if (gpu.value("uuid", "") == lanes.front().device.uuid)
+          target->read_bandwidth_gbs = gpu.value("read_bandwidth_gbs", target->read_bandwidth_gbs);
+    });
+  }
+
+  // Waits for a free lane; nullptr when `stop` fires.
+  Lane* take(const std::stop_token& stop) {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      for (Lane& lane : lanes) {
+        if (lane.busy) continue;
+        lane.busy = true;
+        return &lane;
+      }
+      freed.wait_for(lock, std::chrono::milliseconds(100));
+      if (stop.stop_requested()) return nullptr;
+    }
+  }
+  void give_back(Lane* lane) {
+    {
+      const std::lock_guard lock(mutex);
+      lane->busy = false;
+    }
+    freed.notify_one();
+  }
+
+  Result<DeviceJudge*> judge_of(Lane& lane, const Workload& workload) {
+    for (const auto& family : kernel_families()) {
+      if (!family->accepts(workload.id())) continue;
+      auto& held = lane.judges[std::string(family->name())];
+      if (held == nullptr) {
+        DeviceJudgeOptions o;
+        o.config_dir = options.config;
+        o.cache_folder = options.cache / "kernels";
+        o.next_fault = options.next_fault;
+        held = family->device_judge(lane.device, o, *lane.link);
+      }
+      return held.get();
+    }
+    return fail(ErrorKind::Internal, workload.id() + " belongs to no family");
+  }
+
+  LocalJudgeOptions options;
+  std::once_flag probed;
+  std::optional<GpuTarget> target;
+  std::list<Lane> lanes;
+  std::mutex mutex;
+  std::condition_variable freed;
+};
+
+LocalJudge::LocalJudge(LocalJudgeOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+LocalJudge::~LocalJudge() = default;
+
+std::optional<GpuTarget> LocalJudge::local_gpu() {
+  impl_->probe();
+  return impl_->target;
+}
+
+int LocalJudge::lanes() {
+  impl_->probe();
+  return std::max(1, static_cast<int>(impl_->lanes.size()));
+}
+
+Json LocalJudge::gpu_report() {
+  impl_->probe();
+  Json report = amk::gpu_report(impl_->facts());
+  for (Json& gpu : report["gpus"]) {
+    if (gpu.contains("read_bandwidth_gbs")) continue;
+    // A worker of its own: the lanes' may be in the middle of something.
+    const auto lock = GpuLock::acquire(gpu.value("uuid", ""), std::chrono::seconds(5));
+    if (!lock) {
+      gpu["read_bandwidth_note"] = "not measured yet: the GPU is in use";
+      continue;
+    }
+    const auto link = make_process_link(impl_->options.worker);
+    const auto reply = link->call({{"op", "bandwidth"},
+                                   {"gpu_ordinal", gpu.value("ordinal", 0)},
+                                   {"cache", (impl_->options.cache / "kernels").string()},
+                                   {"facts", impl_->facts().string()}},
+                                  kBandwidthLimit, {});
+    if (reply) {
+      gpu["read_bandwidth_gbs"] = reply->body.value("read_bandwidth_gbs", 0.0);
+    } else {
+      gpu["read_bandwidth_note"] = "could not be measured: " + reply.error().message;
+    }
+  }
+  return report;
+}
+
+Result<Verdict> LocalJudge::judge(const Workload& workload, const Json& canonical, Device device, const std::optional<Json>& incumbent,
+                                  const Progress& progress) {
+  if (device != Device::Cuda || !local_gpu()) return CpuJudge::judge(workload, canonical, device, incumbent, progress);
+  Lane* lane = impl_->take(progress.stop);
+  if (lane == nullptr) return fail(ErrorKind::Cancelled, "cancelled while waiting for a GPU");
+  auto verdict = [&]() -> Result<Verdict> {
+    AMK_TRY(judge, impl_->judge_of(*lane, workload));
+    return judge->judge(workload, canonical, incumbent, progress);
+  }();
+  impl_->give_back(lane);
+  return verdict;
+}
+
+}  // namespace amk
