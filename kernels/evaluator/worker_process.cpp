@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "core/base/json.h"
@@ -181,8 +181,24 @@ Result<Message> WorkerProcess::call(const Json& request, std::chrono::millisecon
   }
 }
 
+bool WorkerProcess::alive() {
+  if (pid_ <= 0) return false;
+  int status = 0;
+  if (::waitpid(pid_, &status, WNOHANG) != pid_) return true;
+  ::kill(-pid_, SIGKILL);  // whatever it started
+  pid_ = -1;
+  return false;
+}
+
 int serve_worker(int in, int out, const std::function<Result<Message>(const Message& request)>& handle) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a parent that dies takes its worker along
+  // A parent that dies takes its worker along: its end of the pipe closes, also while a request is being served. (PR_SET_PDEATHSIG would fire when
+  // the *thread* that started the worker ends, which in a daemon is long before the daemon does.)
+  std::thread([in] {
+    while (true) {
+      pollfd gone{in, 0, 0};
+      if (::poll(&gone, 1, -1) > 0 && (gone.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) ::_exit(0);
+    }
+  }).detach();
   std::signal(SIGPIPE, SIG_IGN);
   constexpr auto kForever = std::chrono::hours(24 * 365);
   while (true) {

@@ -28,7 +28,7 @@ class WorkerProcess {
 
   // SIGKILL to the group; returns when the process is gone. Idempotent.
   void kill();
-  bool alive() const { return pid_ > 0; }
+  bool alive();  // reaps it when it has ended by itself
   pid_t pid() const { return pid_; }
   std::uint64_t generation() const { return generation_; }  // unique in this process, ascending
 

@@ -27,6 +27,7 @@ struct Lane {
   std::unique_ptr<WorkerLink> link;
   std::map<std::string, std::unique_ptr<DeviceJudge>> judges;  // by family
   bool busy = false;
+  bool broken = false;  // its GPU failed a known-good probe or its worker cannot be started: left out until this process ends
 };
 
 bool usable(const GpuDevice& device) { return device.sm_major >= 8 && device.cooperative_launch; }
@@ -69,25 +70,33 @@ struct LocalJudge::Impl {
     });
   }
 
-  // Waits for a free lane; nullptr when `stop` fires.
-  Lane* take(const std::stop_token& stop) {
+  // Waits for a free lane. Cancelled when `stop` fires; Unavailable when all are broken.
+  Result<Lane*> take(const std::stop_token& stop) {
     std::unique_lock lock(mutex);
     for (;;) {
+      bool any = false;
       for (Lane& lane : lanes) {
-        if (lane.busy) continue;
+        any = any || !lane.broken;
+        if (lane.busy || lane.broken) continue;
         lane.busy = true;
         return &lane;
       }
+      if (!any)
+        return fail(ErrorKind::Unavailable, "no GPU of this machine is usable any more: " + why_broken + " (restart the daemon once it is mended)");
       freed.wait_for(lock, std::chrono::milliseconds(100));
-      if (stop.stop_requested()) return nullptr;
+      if (stop.stop_requested()) return fail(ErrorKind::Cancelled, "cancelled while waiting for a GPU");
     }
   }
-  void give_back(Lane* lane) {
+  void give_back(Lane* lane, const Error* broken) {
     {
       const std::lock_guard lock(mutex);
       lane->busy = false;
+      if (broken != nullptr) {
+        lane->broken = true;
+        why_broken = broken->message;
+      }
     }
-    freed.notify_one();
+    freed.notify_all();
   }
 
   Result<DeviceJudge*> judge_of(Lane& lane, const Workload& workload) {
@@ -112,6 +121,7 @@ struct LocalJudge::Impl {
   std::list<Lane> lanes;
   std::mutex mutex;
   std::condition_variable freed;
+  std::string why_broken;  // of the last lane
 };
 
 LocalJudge::LocalJudge(LocalJudgeOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
@@ -156,14 +166,18 @@ Json LocalJudge::gpu_report() {
 Result<Verdict> LocalJudge::judge(const Workload& workload, const Json& canonical, Device device, const std::optional<Json>& incumbent,
                                   const Progress& progress) {
   if (device != Device::Cuda || !local_gpu()) return CpuJudge::judge(workload, canonical, device, incumbent, progress);
-  Lane* lane = impl_->take(progress.stop);
-  if (lane == nullptr) return fail(ErrorKind::Cancelled, "cancelled while waiting for a GPU");
-  auto verdict = [&]() -> Result<Verdict> {
-    AMK_TRY(judge, impl_->judge_of(*lane, workload));
-    return judge->judge(workload, canonical, incumbent, progress);
-  }();
-  impl_->give_back(lane);
-  return verdict;
+  // A GPU that breaks costs its share: the candidate moves to another one.
+  for (;;) {
+    AMK_TRY(lane, impl_->take(progress.stop));
+    auto verdict = [&]() -> Result<Verdict> {
+      AMK_TRY(judge, impl_->judge_of(*lane, workload));
+      return judge->judge(workload, canonical, incumbent, progress);
+    }();
+    const bool broken = !verdict && verdict.error().kind == ErrorKind::Unavailable;
+    const bool last = impl_->lanes.size() == 1;  // with one GPU the caller decides whether to try again
+    impl_->give_back(lane, broken && !last ? &verdict.error() : nullptr);
+    if (!broken || last) return verdict;
+  }
 }
 
 }  // namespace amk

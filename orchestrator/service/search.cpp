@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <limits>
 #include <map>
+#include <mutex>
+#include <thread>
 
 #include "core/base/json.h"
 #include "orchestrator/service/begin.h"
@@ -12,6 +14,7 @@
 namespace amk {
 namespace {
 
+constexpr int kComparedAgain = 3;       // times that a measured candidate follows a best that moves
 constexpr std::size_t kRowsShown = 20;  // keeps the reply under 8 KB
 
 struct Run {
@@ -80,57 +83,119 @@ Status prime(Service::Impl& impl, Run& run, const SearchRequest& request, bool r
   return {};
 }
 
-// One evaluation. False: the run is over (run.stopped says why).
-Result<bool> evaluate_one(Service::Impl& impl, Run& run, bool ignore_plateau, const Progress& progress) {
+// A candidate that a run is about to judge.
+struct Asked {
+  Point point;
+  Json canonical;
+  Ticket ticket;
+  std::optional<Experiment> best;  // of the campaign when it was asked
+};
+
+// The next candidate. Empty: the run is over (run.stopped says why).
+Result<std::optional<Asked>> ask_one(Service::Impl& impl, Run& run, bool ignore_plateau) {
   const Workload& workload = *run.opened.workload;
-  const std::vector<Point> points = run.strategy->ask(1);
-  if (points.empty()) {
-    run.stopped = "space-exhausted";
-    return false;
-  }
-  BeginRequest begin;
-  begin.config = workload.config_at(points[0]);
-  AMK_TRY(canonical, workload.canonical(begin.config));
-  begin.config = canonical;
-  begin.schedule_id = workload.schedule_id(canonical);
-  begin.loop = run.tag;
-  begin.strategy = run.strategy->name();
-
   const CampaignId id = run.campaign.id;
-  const CampaignCalls calls{[&] { return impl.campaigns.begin(id, begin); }, [&] { return impl.campaigns.info(id); },
-                            [&] { return impl.campaigns.reopen(id); }};
-  auto begun = begin_or_reopen(calls, ignore_plateau);
-  if (!begun && begun.error().data.is_object() && begun.error().data.value("reason", "") == "quarantined") {
-    run.strategy->tell({points[0], std::nullopt});
-    return true;
+  while (true) {
+    const std::vector<Point> points = run.strategy->ask(1);
+    if (points.empty()) {
+      run.stopped = "space-exhausted";
+      return std::nullopt;
+    }
+    BeginRequest begin;
+    AMK_TRY(canonical, workload.canonical(workload.config_at(points[0])));
+    begin.config = canonical;
+    begin.schedule_id = workload.schedule_id(canonical);
+    begin.loop = run.tag;
+    begin.strategy = run.strategy->name();
+    const CampaignCalls calls{[&] { return impl.campaigns.begin(id, begin); }, [&] { return impl.campaigns.info(id); },
+                              [&] { return impl.campaigns.reopen(id); }};
+    auto begun = begin_or_reopen(calls, ignore_plateau);
+    if (!begun && begun.error().data.is_object() && begun.error().data.value("reason", "") == "quarantined") {
+      run.strategy->tell({points[0], std::nullopt});
+      continue;
+    }
+    if (!begun) return tl::unexpected<Error>(begun.error());
+    if (!begun->ticket) {
+      run.stopped = begun->done_reason;
+      return std::nullopt;
+    }
+    AMK_TRY(best, impl.campaigns.best(id));
+    return Asked{points[0], std::move(canonical), *begun->ticket, std::move(best)};
   }
-  if (!begun) return tl::unexpected<Error>(begun.error());
-  if (!begun->ticket) {
-    run.stopped = begun->done_reason;
-    return false;
-  }
-  const Ticket ticket = *begun->ticket;
+}
 
-  AMK_TRY(best, impl.campaigns.best(run.campaign.id));
-  auto verdict = impl.judge.judge(workload, canonical, run.opened.device, best ? std::optional(best->config) : std::nullopt, progress);
+// Records what the judge said of `asked`.
+Status conclude(Service::Impl& impl, Run& run, const Asked& asked, Result<Verdict> verdict, bool ignore_plateau) {
   if (!verdict) {
     // The machinery failed: the candidate is not to blame, the run ends, and the error says what to mend.
-    (void)impl.campaigns.lose(ticket, verdict.error().message);
+    (void)impl.campaigns.lose(asked.ticket, verdict.error().message);
     return tl::unexpected<Error>(verdict.error());
   }
-  compare_predicted(*verdict, best);
-  AMK_TRY(recorded, impl.campaigns.finish(ticket, std::move(*verdict)));
+  compare_predicted(*verdict, asked.best);
+  AMK_TRY(recorded, impl.campaigns.finish(asked.ticket, std::move(*verdict)));
   const Experiment& e = recorded.experiment;
   ++run.done;
   if (e.outcome) ++run.counts[std::string(to_string(*e.outcome))];
-  run.strategy->tell({points[0], cost_of(e)});
-  run.rows.push_back(short_row(run, e, best));
+  run.strategy->tell({asked.point, cost_of(e)});
+  run.rows.push_back(short_row(run, e, asked.best));
   if (run.rows.size() > kRowsShown) run.rows.erase(run.rows.begin());
-  if (recorded.state == CampaignState::Done && !(ignore_plateau && recorded.done_reason == "plateau")) {
-    run.stopped = recorded.done_reason;
-    return false;
-  }
+  if (recorded.state == CampaignState::Done && !(ignore_plateau && recorded.done_reason == "plateau")) run.stopped = recorded.done_reason;
+  return {};
+}
+
+// Another evaluation became the best while this one was timed against its predecessor: a candidate that looks as good must be compared with the new
+// one.
+Result<bool> overtaken(Service::Impl& impl, const Run& run, Asked& asked, const Result<Verdict>& verdict) {
+  if (!verdict || !verdict->latency_us || verdict->latency_kind != LatencyKind::MeasuredGpu || !asked.best) return false;
+  AMK_TRY(best, impl.campaigns.best(run.campaign.id));
+  if (!best || best->schedule_id == asked.best->schedule_id || !best->latency_us || *verdict->latency_us > *best->latency_us) return false;
+  asked.best = std::move(best);
   return true;
+}
+
+// Evaluates until run.done reaches `limit` or the run is over. On several equal GPUs as many candidates are judged at once; asking, recording and
+// telling stay one at a time, and each comparison stays on its GPU.
+Status drive(Service::Impl& impl, Run& run, std::int64_t limit, bool ignore_plateau, const Progress& progress, const std::function<void()>& report) {
+  std::mutex mutex;
+  Status failed;
+  std::int64_t begun = run.done;
+  const auto lane = [&] {
+    std::unique_lock lock(mutex);
+    while (failed && run.stopped.empty() && begun < limit) {
+      if (progress.stop.stop_requested()) {
+        run.stopped = "cancelled";
+        return;
+      }
+      auto asked = ask_one(impl, run, ignore_plateau);
+      if (!asked) failed = tl::unexpected<Error>(asked.error());
+      if (!asked || !*asked) return;
+      ++begun;
+      lock.unlock();
+      const auto judge = [&] {
+        const auto& best = (*asked)->best;
+        return impl.judge.judge(*run.opened.workload, (*asked)->canonical, run.opened.device, best ? std::optional(best->config) : std::nullopt,
+                                progress);
+      };
+      auto verdict = judge();
+      for (int again = 0; again < kComparedAgain; ++again) {
+        auto late = overtaken(impl, run, **asked, verdict);
+        if (!late || !*late) break;
+        verdict = judge();
+      }
+      lock.lock();
+      Status concluded = conclude(impl, run, **asked, std::move(verdict), ignore_plateau);
+      if (!concluded && failed) failed = std::move(concluded);
+      if (progress.report) report();
+    }
+  };
+  const int lanes = run.opened.device == Device::Cuda ? impl.judge.lanes() : 1;
+  if (lanes <= 1) {
+    lane();
+  } else {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < lanes; ++i) threads.emplace_back(lane);
+  }
+  return failed;
 }
 
 Result<Run> start(Service::Impl& impl, const SearchRequest& request, const CampaignPolicy& policy, bool resumable) {
@@ -185,15 +250,8 @@ Result<Json> Service::loop(const SearchRequest& request, const Progress& progres
   AMK_CHECK(prime(*impl_, run, request, false));
   const auto busy = impl_->campaigns.activity(run.campaign.id);
   const std::int64_t budget = request.budget;
-  while (run.stopped.empty() && run.done < budget) {
-    if (progress.stop.stop_requested()) {
-      run.stopped = "cancelled";
-      break;
-    }
-    AMK_TRY(more, evaluate_one(*impl_, run, true, progress));
-    if (progress.report) progress.report(static_cast<double>(run.done) / static_cast<double>(budget), headline(*impl_, run));
-    if (!more) break;
-  }
+  AMK_CHECK(drive(*impl_, run, budget, true, progress,
+                  [&] { progress.report(static_cast<double>(run.done) / static_cast<double>(budget), headline(*impl_, run)); }));
   if (run.stopped.empty()) run.stopped = "budget";
   return result_of(*impl_, run);
 }
@@ -213,18 +271,10 @@ Result<Json> Service::autoresearch(const SearchRequest& request, const Progress&
   const auto busy = impl_->campaigns.activity(run.campaign.id);
   constexpr std::int64_t kDefaultIters = 64;
   const std::int64_t iters = request.iters.value_or(request.minutes ? std::numeric_limits<std::int64_t>::max() : kDefaultIters);
-  while (run.stopped.empty() && run.done < iters) {
-    if (progress.stop.stop_requested()) {
-      run.stopped = "cancelled";
-      break;
-    }
-    AMK_TRY(more, evaluate_one(*impl_, run, request.overnight, progress));
-    if (progress.report) {
-      const double fraction = request.iters || !request.minutes ? static_cast<double>(run.done) / static_cast<double>(iters) : -1.0;
-      progress.report(fraction, std::to_string(run.done) + " evaluations, " + headline(*impl_, run));
-    }
-    if (!more) break;
-  }
+  AMK_CHECK(drive(*impl_, run, iters, request.overnight, progress, [&] {
+    const double fraction = request.iters || !request.minutes ? static_cast<double>(run.done) / static_cast<double>(iters) : -1.0;
+    progress.report(fraction, std::to_string(run.done) + " evaluations, " + headline(*impl_, run));
+  }));
   if (run.stopped.empty()) run.stopped = "iters";
   AMK_TRY(out, result_of(*impl_, run));
   AMK_TRY(written, report(to_string(run.campaign.id)));

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <optional>
 #include <thread>
 
 #include "core/base/json.h"
@@ -85,6 +86,47 @@ TEST_CASE("worker: a hang is cut at its limit, with its whole process group") {
     if (!gone) std::this_thread::sleep_for(10ms);
   }
   CHECK(gone);
+}
+
+TEST_CASE("worker: outlives the thread that started it, is gone with its parent's pipe, and an idle death is noticed") {
+  std::optional<WorkerProcess> worker;
+  std::thread([&worker] {
+    auto started = WorkerProcess::start(worker_argv());
+    if (started) worker.emplace(std::move(*started));
+  }).join();
+  REQUIRE(worker);
+  std::this_thread::sleep_for(100ms);  // what PR_SET_PDEATHSIG would have killed is gone by now
+  CHECK(worker->call({{"op", "echo"}, {"text", "x"}}, 20s));
+
+  ::kill(worker->pid(), SIGKILL);
+  for (int i = 0; i < 500 && worker->alive(); ++i) std::this_thread::sleep_for(10ms);
+  CHECK_FALSE(worker->alive());
+
+  // A parent that was killed says nothing: its end of the pipe closes while the worker is busy.
+  TestPipe to, from;
+  const pid_t busy = fork();
+  REQUIRE(busy >= 0);
+  if (busy == 0) {
+    dup2(to.fds[0], 0);
+    dup2(from.fds[1], 1);
+    for (const int fd : {to.fds[0], to.fds[1], from.fds[0], from.fds[1]}) close(fd);
+    execl(AMK_WORKER_CHILD, AMK_WORKER_CHILD, nullptr);
+    _exit(127);
+  }
+  Message hang;
+  hang.body = {{"op", "wait"}, {"id", 1}};
+  REQUIRE(write_message(to.fds[1], hang, in(5s)));
+  close(to.fds[1]);
+  to.fds[1] = open("/dev/null", O_WRONLY);
+  int status = 0;
+  pid_t ended = 0;
+  for (int i = 0; i < 1000 && ended == 0; ++i) {
+    ended = waitpid(busy, &status, WNOHANG);
+    if (ended == 0) std::this_thread::sleep_for(10ms);
+  }
+  CHECK(ended == busy);
+  CHECK(WIFEXITED(status));
+  if (ended == 0) ::kill(busy, SIGKILL);
 }
 
 TEST_CASE("worker: cancelling stops it; garbage is an error, not a hang") {

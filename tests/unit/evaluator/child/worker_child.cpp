@@ -29,6 +29,9 @@ int main() {
       }
       while (true) pause();
     }
+    if (op == "wait") {
+      while (true) pause();
+    }
     if (op == "garbage") {
       if (write(1, "no message at all, and much too long for a header of any kind whatever\n", 72) < 0) _exit(1);
       while (true) pause();

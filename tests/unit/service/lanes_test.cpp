@@ -1,0 +1,102 @@
+// A search on a machine with several equal GPUs, played by a judge whose candidates take time and are measured against the incumbent it was given.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "core/base/json.h"
+#include "orchestrator/service/service.h"
+#include "tests/support/temp_folder.h"
+
+using namespace amk;
+
+namespace {
+
+const std::filesystem::path kGpus = std::filesystem::path(AMK_SOURCE_DIR) / "config" / "gpus";
+
+// Three GPUs. A candidate's time is what the cost model predicts, exactly; comparisons are exact too.
+class ThreeGpus final : public CpuJudge {
+ public:
+  std::optional<GpuTarget> local_gpu() override { return load_gpu_target("rtx5090", kGpus).value(); }
+  int lanes() override { return 3; }
+
+  Result<Verdict> judge(const Workload& workload, const Json& canonical, Device device, const std::optional<Json>& incumbent,
+                        const Progress&) override {
+    CHECK(device == Device::Cuda);
+    const int now = ++running_;
+    int seen = most_.load();
+    while (now > seen && !most_.compare_exchange_weak(seen, now)) {
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    Verdict v;
+    v.workload = workload.id();
+    v.gpu = workload.target().name;
+    v.device = "GPU-fake";
+    v.regime = workload.regime();
+    v.config = canonical;
+    v.schedule_id = workload.schedule_id(canonical);
+    const auto us = workload.predict_us(canonical);
+    if (us) {
+      v.status = VerdictStatus::Ok;
+      v.valid = v.correct = true;
+      v.correctness = Correctness{};
+      v.latency_us = *us;
+      v.latency_kind = LatencyKind::MeasuredGpu;
+      v.bound_us = 0.01;
+      v.pct_of_roofline = 1;
+      if (incumbent) {
+        const double ratio = workload.predict_us(*incumbent).value() / *us;
+        v.versus = Versus{workload.schedule_id(*incumbent), ratio, ratio, ratio, ratio > 1 ? Decision::Faster : Decision::Slower};
+      }
+    } else {
+      v.status = VerdictStatus::Rejected;
+      v.rejected = RejectedBy{"fake", us.error().message, Json::object()};
+    }
+    --running_;
+    return v;
+  }
+
+  int most() const { return most_; }
+
+ private:
+  std::atomic<int> running_{0}, most_{0};
+};
+
+}  // namespace
+
+TEST_CASE("three GPUs: candidates are judged at once, each once, and the best is the fastest of all") {
+  test::TempFolder folder;
+  StoreOptions store_options;
+  store_options.workspace = folder.path;
+  store_options.reserve_bytes = 0;
+  auto store = Store::open(store_options);
+  REQUIRE(store);
+  ThreeGpus judge;
+  auto service = Service::create({folder.path, kGpus, "test"}, **store, judge);
+  REQUIRE(service);
+
+  SearchRequest request;
+  request.model = "toy";
+  request.gpu = "rtx5090";
+  request.device = "cuda";
+  request.strategy = "random";
+  request.budget = 40;
+  const auto done = (*service)->loop(request, {});
+  REQUIRE_MESSAGE(done, done.error().message);
+  CHECK((*done)["evaluations"] == 40);
+  CHECK(judge.most() == 3);
+
+  const auto rows = (*service)->results({{"limit", 100}});
+  REQUIRE(rows);
+  std::set<std::string> schedules;
+  double fastest = 1e30;
+  for (const Json& row : (*rows)["rows"]) {
+    schedules.insert(row["schedule_id"].get<std::string>());
+    if (row["latency_us"].is_number()) fastest = std::min(fastest, row["latency_us"].get<double>());
+  }
+  CHECK(schedules.size() == 40);
+  // A keep needs 1%: the best may be that much slower than the fastest, not more.
+  const double best = (*done)["best_verdict"]["latency_us"].get<double>();
+  CHECK(best <= fastest * 1.0101);
+}
