@@ -53,6 +53,7 @@ void test_judge(const Bench& bench, Checks& checks);     // verdicts of good, re
 void test_fixtures(const Bench& bench, Checks& checks);  // every checkpoint against the gate, and greedy ids against the oracle's
 void test_knobs(const Bench& bench, Checks& checks);     // every compiled-in knob on toy and small
 void test_wrong(const Bench& bench, Checks& checks);     // a suite of wrong kernels, all refused
+void test_sanitize(const Bench& bench, Checks& checks);  // a few steps of every code path, short enough for compute-sanitizer; only when asked for
 void test_long(const Bench& bench, Checks& checks);      // a thousand tokens, bit for bit
 
 }  // namespace amk::gpu_test

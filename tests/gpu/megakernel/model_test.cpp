@@ -111,6 +111,27 @@ void test_knobs(const Bench& bench, Checks& checks) {
   }
 }
 
+void test_sanitize(const Bench& bench, Checks& checks) {
+  auto model = bench.model("toy", 64);
+  if (!checks.check(model, "toy opens")) return;
+  const std::vector<int> tokens = {1, 5, 9, 2};
+  for (
+      const char* text :
+      {"{}", R"({"fusion_grouping":[]})", kRowMajor, R"({"kernel_knobs":{"gemv_path":"fma"}})", R"({"smem_bytes_per_block":0})",
+       R"({"kernel_knobs":{"cpasync":true}})", R"({"kernel_knobs":{"publish":"confirmed"}})",
+       R"({"fusion_grouping":[["norm","qkv","rope","kv_append"],["attention"],["combine","o_proj","add"],["norm","gate_up","silu_mul"],["down","add"],["norm","lm_head","argmax"]]})"}) {
+    const auto config = config_of(text);
+    if (!checks.check(config, text)) continue;
+    const auto built = (*model)->build(*config);
+    if (!checks.check(built, text)) continue;
+    auto program = (*model)->load(*built);
+    if (!checks.check(program, text)) continue;
+    program->set_budget_us(60e6);  // under the tool a step takes seconds
+    const auto run = run_checked(**model, *program, tokens, {});
+    if (checks.check(run, text)) checks.check(run->unwritten == 0 && run->not_finite == 0, std::string("all written: ") + text);
+  }
+}
+
 void test_long(const Bench& bench, Checks& checks) {
   auto model = bench.model("small", 1200);
   if (!checks.check(model, "small opens")) return;

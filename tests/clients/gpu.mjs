@@ -1,0 +1,85 @@
+// A measured campaign over MCP stdio on a machine with a GPU: a loop from a poor start gains at least 1%, every kept row has its evidence; then the same
+// with a program that injects faults: crash, hang and exit are recorded for what they are, and the candidate after each is unharmed.
+// Usage: node gpu.mjs PATH_TO_AMK PATH_TO_AMK_FAULTS [MODEL] [BUDGET]; ends with "N passed, N failed".
+import { Checks, clients, finish, sleep, workspace } from './harness.mjs';
+
+const [amk, faulty, model = 'llama-3.2-1b', budget = '32'] = process.argv.slice(2);
+// Hand-made to be poor: every operator its own instruction, a short ring, one copy in flight.
+const poor = { fusion_grouping: [], kernel_knobs: { inflight_chunks: 1 }, pipelining_depth: 1 };
+const connect = Object.values(clients)[1];
+const loopChecks = new Checks('loop'), faultChecks = new Checks('faults');
+
+async function finished(peer, value) {
+  while (value.state === 'running' || value.state === 'queued') value = { ...(await peer.call('amk_job', { job_id: value.job_id, wait_s: 30 })).structuredContent };
+  return value.result ?? value;
+}
+async function call(c, peer, tool, args) {
+  const r = await peer.call(tool, args);
+  c.that(`${tool} succeeds`, !r.isError, r.structuredContent);
+  return finished(peer, r.structuredContent);
+}
+async function rowsOf(peer) {
+  return (await peer.call('amk_results', { limit: 200, sort: 'time' })).structuredContent.rows;
+}
+
+async function measuredLoop(c) {
+  const w = workspace();
+  const peer = await connect(amk, ['--workspace', w.path, 'mcp'], process.env);
+  try {
+    const doctor = await call(c, peer, 'amk_doctor', {});
+    c.that('doctor measured the read bandwidth', doctor.gpus?.[0]?.read_bandwidth_gbs > 100, doctor.gpus);
+    const started = await call(c, peer, 'amk_eval', { model, device: 'cuda', config: poor });
+    c.that('the poor start is valid and correct', started.status === 'ok' && started.correct === true, started);
+    c.equal('measured', started.latency_kind, 'measured-gpu');
+    const begun = Date.now();
+    const loop = await call(c, peer, 'amk_loop', { model, gpu: 'auto', device: 'cuda', budget: Number(budget), start_config: poor });
+    const minutes = (Date.now() - begun) / 60_000;
+    const best = loop.best_verdict;
+    c.that('there is a best', best?.correct === true && best.latency_kind === 'measured-gpu', loop);
+    c.that('at least 1% better than the start', started.latency_us / best.latency_us >= 1.01, [started.latency_us, best?.latency_us]);
+    const rows = await rowsOf(peer);
+    const kept = rows.filter((r) => r.outcome === 'kept');
+    c.that('something was kept', kept.length > 0, loop.counts);
+    for (const row of kept) c.that(`kept ${row.schedule_id} has its evidence`, /^v/.test(row.verdict_id ?? '') && row.latency_us > 0, row);
+    console.log(JSON.stringify({ model, budget, start_us: started.latency_us, best_us: best?.latency_us, evaluations_per_minute: Math.round(loop.evaluations / minutes), counts: loop.counts, best_config: loop.best_config }));
+    const again = Date.now();
+    const warm = await call(c, peer, 'amk_loop', { model, gpu: 'auto', device: 'cuda', budget: 8, seed: 2 });
+    console.log(JSON.stringify({ second_loop_per_minute: Math.round((60_000 * warm.evaluations) / (Date.now() - again)) }));
+  } finally {
+    await peer.close();
+    await sleep(100);
+    w.remove();
+  }
+}
+
+async function faultyLoop(c) {
+  const w = workspace();
+  const peer = await connect(faulty, ['--workspace', w.path, 'mcp'], { ...process.env, AMK_FAULTS: '2:crash,4:hang,6:exit' });
+  try {
+    const loop = await call(c, peer, 'amk_loop', { model: 'small', gpu: 'auto', device: 'cuda', budget: 8, strategy: 'local' });
+    const rows = await rowsOf(peer);
+    const checked = rows.filter((r) => r.outcome !== 'rejected');  // a rejected one is never launched, so never counted as a check
+    c.equal('two crashes', checked.filter((r) => r.outcome === 'crash').length, 2);
+    c.equal('one timeout', checked.filter((r) => r.outcome === 'timeout').length, 1);
+    c.that('bad ones have no latency', checked.every((r) => !['crash', 'timeout'].includes(r.outcome) || r.latency_us === null), checked);
+    for (const [i, row] of checked.entries()) {
+      if (['crash', 'timeout'].includes(row.outcome) && i + 1 < checked.length)
+        c.that(`after ${row.outcome} the next is unharmed`, checked[i + 1].latency_us > 0, checked[i + 1]);
+    }
+    c.that('the best is a correct one', loop.best_verdict?.correct === true, loop.best_verdict);
+    console.log(JSON.stringify({ faults: checked.map((r) => r.outcome) }));
+  } finally {
+    await peer.close();
+    await sleep(100);
+    w.remove();
+  }
+}
+
+for (const [c, run] of [[loopChecks, measuredLoop], [faultChecks, faultyLoop]]) {
+  try {
+    await run(c);
+  } catch (e) {
+    c.that('no exception', false, e.stack);
+  }
+}
+finish([loopChecks, faultChecks]);
