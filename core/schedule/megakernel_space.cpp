@@ -13,8 +13,8 @@
 namespace amk {
 namespace {
 
-// Shared memory that a default config leaves to everything but the ring: activations, descriptors, barriers. What a kernel really needs is
-// asked of the compiled kernel; this only keeps the default from being refused.
+// Shared memory that a default config leaves to everything but the ring: activations, descriptors, barriers. A first guess: whoever plans programs
+// for the device moves the default where it does not fit.
 constexpr std::int64_t kDefaultSmemRoom = 32768;
 
 std::string atom_name(const FusionAtom& atom) { return "fusion_grouping[" + std::string(atom.name) + "]"; }
@@ -49,6 +49,10 @@ Offer offer(const Field& field, const ModelSpec& spec, const GpuTarget& target) 
       if (c <= target.smem_optin_bytes - kDefaultSmemRoom) o.preferred = c;
   } else if (field.path == "kernel_knobs.counters" && spec.kv_heads == 1) {
     o.choices = {static_cast<std::int64_t>(CounterGranularity::Vector)};
+  } else if (spec.dtype == DType::F32 && field.path == "kernel_knobs.gemv_path") {
+    o.choices = {static_cast<std::int64_t>(GemvPath::Fma)};  // fp32 has no matrix instruction
+  } else if (spec.dtype == DType::F32 && field.path == "kernel_knobs.weight_layout") {
+    o.choices = {static_cast<std::int64_t>(WeightLayout::Row)};
   } else if (field.path == "kernel_knobs.cpasync" && target.sm_major < 9) {
     o.choices = {1};  // bulk copies do not exist there
   }

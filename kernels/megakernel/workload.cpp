@@ -10,6 +10,7 @@
 #include "core/reference/reference_vm.h"
 #include "core/target/cost_model.h"
 #include "kernels/megakernel/cpu_check.h"
+#include "kernels/megakernel/gpu_model.h"
 
 namespace amk {
 namespace {
@@ -61,7 +62,49 @@ MegakernelWorkload::MegakernelWorkload(ModelRef ref, GpuTarget target)
 
 Result<std::shared_ptr<const MegakernelWorkload>> MegakernelWorkload::create(const ModelRef& ref, const GpuTarget& target) {
   AMK_CHECK(check_packable(ref.spec));
-  return std::shared_ptr<const MegakernelWorkload>(new MegakernelWorkload(ref, target));
+  std::shared_ptr<MegakernelWorkload> workload(new MegakernelWorkload(ref, target));
+  AMK_CHECK(workload->fit_defaults());
+  return workload;
+}
+
+// The space's default is a guess. Where this model does not fit this GPU so, the largest ring that does, in smaller chunks if need be, is the
+// default.
+Status MegakernelWorkload::fit_defaults() {
+  const auto fits = [&](const ScheduleConfig& config) -> Result<bool> {
+    AMK_TRY(program, lower(ref_.spec, config, lowering_target(), gpu_format(ref_.spec)));
+    const auto plan = plan_device(program, config, limits_of(target_));
+    if (plan) return true;
+    const std::string rule = plan.error().data.value("rule", "");
+    if (rule == "shared-memory" || rule == "ring-turn") return false;
+    return tl::unexpected<Error>(plan.error());
+  };
+  AMK_TRY(as_guessed, fits(defaults_));
+  if (as_guessed) return {};
+  Point point = space_.default_point();
+  const auto knob = [&](std::string_view name) { return space_.index_of(name); };
+  const std::size_t ring = knob("smem_bytes_per_block"), chunk = knob("kernel_knobs.chunk_bytes"), columns = knob("kernel_knobs.cols_per_warp");
+  const auto choices_down = [&](std::size_t at) { return at < space_.knobs.size() ? point[at] + 1 : 1; };
+  const Point first = point;
+  for (int r = 0; r < choices_down(ring); ++r) {
+    for (int c = 0; c < choices_down(chunk); ++c) {
+      for (int w = 0; w < choices_down(columns); ++w) {
+        Point moved = first;
+        if (ring < moved.size()) moved[ring] = static_cast<std::uint16_t>(first[ring] - r);
+        if (chunk < moved.size()) moved[chunk] = static_cast<std::uint16_t>(first[chunk] - c);
+        if (columns < moved.size()) moved[columns] = static_cast<std::uint16_t>(first[columns] - w);
+        const ScheduleConfig config = amk::config_at(space_, moved);
+        if (space_.violated(moved) != nullptr) continue;
+        AMK_TRY(good, fits(config));
+        if (!good) continue;
+        defaults_ = config;
+        for (const std::size_t k : {ring, chunk, columns})
+          if (k < moved.size()) space_.knobs[k].default_index = moved[k];
+        return {};
+      }
+    }
+  }
+  return fail(ErrorKind::Unsupported, ref_.spec.name + " does not fit the shared memory of " + target_.name + " (" +
+                                          std::to_string(target_.smem_optin_bytes) + " bytes a block) with any ring");
 }
 
 LoweringTarget MegakernelWorkload::lowering_target() const {
@@ -115,6 +158,9 @@ Result<Program> MegakernelWorkload::proved_program(const ScheduleConfig& config)
   AMK_TRY(program, lower(ref_.spec, config, lowering_target(), gpu_format(ref_.spec)));
   const Validation proof = validate(program);
   if (!proof.valid()) return fail(ErrorKind::Rejected, proof.rejection->message, to_json(*proof.rejection));
+  // What this GPU's virtual machine cannot hold is refused here as it is there, whether or not the GPU is in this machine.
+  AMK_TRY(plan, plan_device(program, config, limits_of(target_)));
+  (void)plan;
   return program;
 }
 

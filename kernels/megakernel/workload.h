@@ -50,11 +50,12 @@ class MegakernelWorkload final : public Workload {
   // What runs on a GPU: bf16 KV and activations; weights as stored (fp32 checkpoints stay fp32).
   static NumericFormat gpu_format(const ModelSpec& spec);
   Result<ScheduleConfig> parse(const Json& config) const;
-  // Lowered for this GPU and proved. Rejected carries {"rule", "message", "witness"}, whoever refused it.
+  // Lowered for this GPU, proved, and planned: it fits the device. Rejected carries {"rule", "message", "witness"}, whoever refused it.
   Result<Program> proved_program(const ScheduleConfig& config) const;
 
  private:
   MegakernelWorkload(ModelRef ref, GpuTarget target);
+  Status fit_defaults();
   Result<std::shared_ptr<const CpuReference>> reference(int kv_block, const Progress& progress) const;
   Status check_on_cpu(const ScheduleConfig& config, const Program& program, const Progress& progress, Verdict& verdict) const;
 

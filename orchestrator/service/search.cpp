@@ -43,6 +43,20 @@ Json short_row(const Run& run, const Experiment& e, const std::optional<Experime
   return row;
 }
 
+// The strategy's next point that can run at all. What lowering, proof or the device's limits refuse is told as a failure at once and costs no
+// evaluation; deterministic, so that a resumed run asks the same. After many refusals in a row the last one is returned: its verdict says why.
+std::optional<Point> ask_runnable(Strategy& strategy, const Workload& workload) {
+  constexpr int kRefusals = 64;
+  for (int refused = 0;; ++refused) {
+    const std::vector<Point> points = strategy.ask(1);
+    if (points.empty()) return std::nullopt;
+    const auto canonical = workload.canonical(workload.config_at(points[0]));
+    const auto us = canonical ? workload.predict_us(*canonical) : Result<double>(0.0);
+    if (us || us.error().kind != ErrorKind::Rejected || refused == kRefusals) return points[0];
+    strategy.tell({points[0], std::nullopt});
+  }
+}
+
 // Starts the strategy from what the campaign knows. Experiments of this very run are replayed through ask(), so that a resumed run goes on
 // exactly as an uninterrupted one would have; all others are simply told.
 Status prime(Service::Impl& impl, Run& run, const SearchRequest& request, bool resumable) {
@@ -75,7 +89,7 @@ Status prime(Service::Impl& impl, Run& run, const SearchRequest& request, bool r
   for (const Experiment& e : before)
     if (auto point = workload.point_of(e.config)) run.strategy->tell({*point, cost_of(e)});
   for (const Experiment& e : mine) {
-    (void)run.strategy->ask(1);  // advances its random numbers as the first time; what it asked is what was evaluated
+    (void)ask_runnable(*run.strategy, workload);  // advances its random numbers as the first time; what it asked is what was evaluated
     if (auto point = workload.point_of(e.config)) run.strategy->tell({*point, cost_of(e)});
     ++run.done;
     if (e.outcome) ++run.counts[std::string(to_string(*e.outcome))];
@@ -96,13 +110,13 @@ Result<std::optional<Asked>> ask_one(Service::Impl& impl, Run& run, bool ignore_
   const Workload& workload = *run.opened.workload;
   const CampaignId id = run.campaign.id;
   while (true) {
-    const std::vector<Point> points = run.strategy->ask(1);
-    if (points.empty()) {
+    const std::optional<Point> point = ask_runnable(*run.strategy, workload);
+    if (!point) {
       run.stopped = "space-exhausted";
       return std::nullopt;
     }
     BeginRequest begin;
-    AMK_TRY(canonical, workload.canonical(workload.config_at(points[0])));
+    AMK_TRY(canonical, workload.canonical(workload.config_at(*point)));
     begin.config = canonical;
     begin.schedule_id = workload.schedule_id(canonical);
     begin.loop = run.tag;
@@ -111,7 +125,7 @@ Result<std::optional<Asked>> ask_one(Service::Impl& impl, Run& run, bool ignore_
                               [&] { return impl.campaigns.reopen(id); }};
     auto begun = begin_or_reopen(calls, ignore_plateau);
     if (!begun && begun.error().data.is_object() && begun.error().data.value("reason", "") == "quarantined") {
-      run.strategy->tell({points[0], std::nullopt});
+      run.strategy->tell({*point, std::nullopt});
       continue;
     }
     if (!begun) return tl::unexpected<Error>(begun.error());
@@ -120,7 +134,7 @@ Result<std::optional<Asked>> ask_one(Service::Impl& impl, Run& run, bool ignore_
       return std::nullopt;
     }
     AMK_TRY(best, impl.campaigns.best(id));
-    return Asked{points[0], std::move(canonical), *begun->ticket, std::move(best)};
+    return Asked{*point, std::move(canonical), *begun->ticket, std::move(best)};
   }
 }
 

@@ -50,7 +50,7 @@ TEST_CASE("real checkpoints of every architecture, under defaults and random con
     const auto workload = opened(fixture(name), "h100");
     CHECK(workload->id() == std::filesystem::canonical(fixture(name)).string());
     for (int i = 0; i < 3; ++i) {
-      const Json config = i == 0 ? Json::object() : to_json(random_config(workload->space(), rng));
+      const Json config = i == 0 ? Json::object() : runnable(*workload, [&] { return to_json(random_config(workload->space(), rng)); });
       const Verdict v = judged(*workload, config);
       const std::string text = to_json(v).dump();
       CAPTURE(text);
@@ -80,7 +80,7 @@ TEST_CASE("random configs of a large model are executable on its stand-in") {
   for (const char* name : {"smollm2-135m", "qwen3-4b"}) {
     const auto workload = opened(name, "h100");
     for (int i = 0; i < 6; ++i) {
-      const Json config = to_json(random_accepted_config(gpu("h100").smem_optin_bytes, rng));
+      const Json config = runnable(*workload, [&] { return to_json(random_accepted_config(gpu("h100").smem_optin_bytes, rng)); });
       const std::string text = config.dump();
       CAPTURE(text);
       CHECK(judged(*workload, config).correct);
@@ -125,7 +125,7 @@ TEST_CASE("a schedule that cannot run is rejected with a rule and a witness, and
 
 TEST_CASE("an explicit placement of a large model is judged on the model, and the note says how the stand-in was placed") {
   const auto workload = opened("llama-3.2-1b", "h200");
-  const Verdict good = judged(*workload, {{"sm_assignment", {{"L15.down.3", 131}}}});
+  const Verdict good = judged(*workload, {{"sm_assignment", {{"L15.down.3", 131}}}, {"smem_bytes_per_block", 163840}});
   CHECK(good.status == VerdictStatus::Ok);
   CHECK(good.notes.find("round robin") != std::string::npos);
   CHECK(judged(*workload, {{"sm_assignment", {{"L15.down.3", 132}}}}).status == VerdictStatus::Rejected);

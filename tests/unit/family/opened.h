@@ -28,6 +28,22 @@ inline Verdict judged(const Workload& workload, const Json& config) {
   return *verdict;
 }
 
+// Draws until a config runs on the workload's GPU: those that its virtual machine cannot hold are refused with a rule.
+template <class Draw>
+Json runnable(const Workload& workload, Draw draw) {
+  for (int i = 0; i < 1000; ++i) {
+    Json config = draw();
+    const auto canonical = workload.canonical(config);
+    REQUIRE_MESSAGE(canonical, (canonical ? "" : canonical.error().message));
+    const auto us = workload.predict_us(*canonical);
+    if (us) return config;
+    REQUIRE_MESSAGE(us.error().kind == ErrorKind::Rejected, us.error().message);
+    REQUIRE(us.error().data.contains("rule"));
+  }
+  FAIL("no config runs");
+  return {};
+}
+
 inline std::string fixture(const char* name) { return (std::filesystem::path(AMK_SOURCE_DIR) / "tests" / "fixtures" / "hf" / name).string(); }
 
 }  // namespace amk::test
