@@ -29,6 +29,19 @@ Json call(Process& p, int id, const std::string& tool, Json args = Json::object(
   return p.request("tools/call", {{"name", tool}, {"arguments", std::move(args)}, {"_meta", std::move(meta)}}, id)["result"]["structuredContent"];
 }
 
+// Sends a call that takes so long, and returns when the daemon has said that it runs: a daemon that dies before has never heard of it.
+void begin_slow(Process& p, int id, int seconds) {
+  p.send({{"jsonrpc", "2.0"},
+          {"id", id},
+          {"method", "tools/call"},
+          {"params", {{"name", "slow"}, {"arguments", {{"seconds", seconds}, {"steps", 20 * seconds}}}, {"_meta", {{"progressToken", id}}}}}});
+  while (true) {
+    const auto line = p.read_line();
+    REQUIRE(line);
+    if (line->find("notifications/progress") != std::string::npos) return;
+  }
+}
+
 }  // namespace
 
 TEST_CASE("a shim starts the daemon, speaks both eras, and two shims see one state") {
@@ -79,8 +92,7 @@ TEST_CASE("the shim is gone within 400 ms of EOF, SIGINT, SIGTERM, SIGHUP, a clo
       CAPTURE(in_flight);
       Process p(shim(w));
       initialize(p);
-      if (in_flight)
-        p.send({{"jsonrpc", "2.0"}, {"id", 5}, {"method", "tools/call"}, {"params", {{"name", "slow"}, {"arguments", {{"seconds", 60}}}}}});
+      if (in_flight) begin_slow(p, 5, 60);
       if (way == 0) p.close_stdin();
       if (way > 0) p.kill(way);
       if (way < 0) {
@@ -131,7 +143,7 @@ TEST_CASE("the daemon dies: requests in flight are answered with an error, the n
   Process p(shim(w));
   initialize(p);
   p.request("logging/setLevel", {{"level", "error"}}, 1);
-  p.send({{"jsonrpc", "2.0"}, {"id", 5}, {"method", "tools/call"}, {"params", {{"name", "slow"}, {"arguments", {{"seconds", 60}}}}}});
+  begin_slow(p, 5, 60);
   const pid_t first = w.daemons().at(0);
   ::kill(first, SIGKILL);
   const Json lost = p.reply(5);
@@ -236,7 +248,7 @@ TEST_CASE("SIGTERM ends the daemon and its socket; running calls are cut, not wa
   Workspace w;
   Process p(shim(w));
   initialize(p);
-  p.send({{"jsonrpc", "2.0"}, {"id", 5}, {"method", "tools/call"}, {"params", {{"name", "slow"}, {"arguments", {{"seconds", 600}}}}}});
+  begin_slow(p, 5, 600);
   ::kill(w.daemons().at(0), SIGTERM);
   CHECK(p.reply(5).contains("error"));
   CHECK(eventually([&] { return w.daemons().empty(); }, Milliseconds(9'000)));
