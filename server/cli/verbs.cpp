@@ -12,7 +12,7 @@
 #include "core/reference/forward.h"
 #include "core/reference/generate.h"
 #include "core/reference/reference_vm.h"
-#include "orchestrator/service/judge.h"
+#include "orchestrator/service/local_judge.h"
 #include "orchestrator/service/workloads.h"
 #include "server/cli/gpu_verbs.h"
 
@@ -68,7 +68,7 @@ Result<std::vector<int>> generate_by_vm(const std::shared_ptr<const Weights>& we
 Result<Json> compile(const CompileOptions& options) {
   AMK_TRY(device, device_from(options.device));
   AMK_TRY(resources, find_resources());
-  CpuJudge judge;
+  LocalJudge judge({resources.config(), default_cache_folder(), {"/proc/self/exe", "worker"}, {}});  // "auto" is the GPU of this machine
   Workloads workloads(resources.config() / "gpus", judge);
   AMK_TRY(opened, workloads.open(options.model, options.gpu, "cpu"));
   AMK_TRY(canonical, opened.workload->canonical(options.config));
