@@ -76,8 +76,9 @@ function experimentParts(e) {
   if (v?.noise) out.push(part('Noise', facts([['median absolute deviation', us(v.noise.mad_us)], ['samples', String(v.noise.samples)], ['rounds', String(v.noise.rounds)], ['clock', `${digits(v.noise.clock_mhz)} MHz`], ['throttled', yes(v.noise.throttled)]])));
   if (v?.versus) {
     const x = v.versus;
-    const interval = Array.isArray(x.ci95) ? `95 % interval ${digits(x.ci95[0])} to ${digits(x.ci95[1])}` : '';
-    out.push(part('Against the incumbent', facts([['decision', x.decision], ['ratio', `${digits(x.ratio)} (incumbent / this)`], ['interval', interval], ['incumbent', h('code', {}, x.incumbent)]])));
+    const exact = Array.isArray(x.ci95) && x.ci95[0] === x.ci95[1];
+    const interval = !Array.isArray(x.ci95) ? '' : exact ? 'none: predictions are exact' : `${digits(x.ci95[0])} to ${digits(x.ci95[1])}`;
+    out.push(part('Against the incumbent', facts([['decision', x.decision], ['ratio', `${digits(x.ratio)} (incumbent / this)`], ['95 % interval', interval], ['incumbent', h('code', {}, x.incumbent)]])));
   }
   if (v?.regions && Object.keys(v.regions).length) out.push(part('Where the time goes', regionList(v.regions)));
   if (e.traced) {

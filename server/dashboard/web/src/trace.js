@@ -62,7 +62,9 @@ export function traceView() {
       const { sm, start_us: start, dur_us: dur, kind } = data.events;
       for (let i = 0; i < sm.length; i += 1) {
         c.fillStyle = paint[kind[i]];
-        c.fillRect((start[i] - data.from_us) * scale, sm[i] * rowHeight, Math.max(0.6, dur[i] * scale - 0.3), rowHeight - gap);
+        // Another warp publishes while the next task runs: a strip below it.
+        const strip = data.kinds[kind[i]] === 'publish' ? 0.6 : 0;
+        c.fillRect((start[i] - data.from_us) * scale, (sm[i] + strip) * rowHeight, Math.max(0.6, dur[i] * scale - 0.3), rowHeight * (1 - strip) - gap);
       }
     } else {
       const { sm, bin, length, kind } = data.runs, wide = w / data.bins;
@@ -78,9 +80,13 @@ export function traceView() {
       c.textAlign = i === 0 ? 'left' : i === ticks ? 'right' : 'center';
       c.fillText(us(Number((data.from_us + ((data.to_us - data.from_us) * i) / ticks - data.begin_us).toPrecision(5))), (w * i) / ticks, tall + 15);
     }
-    const total = data.totals_us.reduce((a, b) => a + b, 0) || 1;
-    fill(legend, data.kinds.map((k, i) => h('li', {}, swatch(k), `${words[k]} ${digits((100 * data.totals_us[i]) / total, 3)} %`)));
-    canvas.setAttribute('aria-label', `${data.sms.length} SMs over ${us(data.to_us - data.from_us)}: ${data.kinds.map((k, i) => `${words[k]} ${digits((100 * data.totals_us[i]) / total, 3)} %`).join(', ')}. Plus and minus zoom, arrows move.`);
+    // Shares of the SMs' time; publishing overlaps what runs beside it and is left out of what remains.
+    const whole = data.sms.length * (data.to_us - data.from_us);
+    const parts = data.kinds.map((k, i) => [k, words[k], data.totals_us[i] / whole]);
+    parts.push(['idle', 'idle', Math.max(0, 1 - parts.reduce((sum, [k, , share]) => sum + (k === 'publish' ? 0 : share), 0))]);
+    const told = ([, what, share]) => `${what} ${digits(100 * share, 3)} %`;
+    fill(legend, parts.map((p) => h('li', {}, swatch(p[0]), told(p))));
+    canvas.setAttribute('aria-label', `${data.sms.length} SMs over ${us(data.to_us - data.from_us)}: ${parts.map(told).join(', ')}. Plus and minus zoom, arrows move.`);
     if (drag) {
       c.fillStyle = colour('band');
       c.fillRect(Math.min(drag.from, drag.to), 0, Math.abs(drag.to - drag.from), tall);
