@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
     auto campaigns = CampaignService::create(**store);
     if (!campaigns || !bench::fill(**store, **campaigns, experiments, 1)) return std::fprintf(stderr, "bench/dashboard: cannot fill\n"), 1;
   }
-  auto app = App::open({workspace});
+  auto app = App::open({workspace, {}});
   if (!app) return std::fprintf(stderr, "bench/dashboard: %s\n", app.error().message.c_str()), 1;
   dashboard::Api api((*app)->service(), (*app)->jobs(), workspace);
   print("experiments", experiments, "experiments");

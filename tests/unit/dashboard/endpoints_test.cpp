@@ -28,7 +28,7 @@ struct Answer {
 
 struct Fixture {
   Fixture() {
-    app = must(App::open({folder.path / "workspace"}));
+    app = must(App::open({folder.path / "workspace", {}}));
     SearchRequest loop;
     loop.model = "toy";
     loop.device = "cpu";
