@@ -10,6 +10,8 @@ int hex_value(char c) {
   return -1;
 }
 
+}  // namespace
+
 std::optional<std::string> percent_decode(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -25,8 +27,6 @@ std::optional<std::string> percent_decode(std::string_view text) {
   }
   return out;
 }
-
-}  // namespace
 
 std::optional<std::map<std::string, std::string>> match_uri_template(std::string_view pattern, std::string_view uri) {
   std::map<std::string, std::string> variables;

@@ -2,7 +2,8 @@
 import { get } from './api.js';
 import { card, count, digits, fill, h, kindWord, outcomeBadge, outcomes, us } from './dom.js';
 
-const pageSize = 50;
+// A phone shows few rows at a time, and much below them.
+const pageSize = matchMedia('(max-width: 560px)').matches ? 25 : 50;
 
 export function tableCard({ open, diff, complain }) {
   let campaign = null, everywhere = false, chosenOutcomes = new Set(), cursors = [''], page = 0, rows = [], next = '', picked = [], active = 0, request = 0;
