@@ -93,6 +93,7 @@ Result<RecordedSpace> RecordedSpace::load(const std::filesystem::path& file) {
       point.push_back(static_cast<std::uint16_t>(std::find(knob.choices.begin(), knob.choices.end(), cell) - knob.choices.begin()));
     }
     (*table)[mixed_radix(out.space_, point)] = static_cast<std::int32_t>(r);
+    out.points_.push_back(point);
     std::vector<double> samples;
     if (rows[r][parameters] == "ok")
       for (const std::string& s : split(rows[r][parameters + 1], ','))

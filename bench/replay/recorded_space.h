@@ -20,6 +20,7 @@ class RecordedSpace {
   const SearchSpace& space() const { return space_; }
   double optimum() const { return optimum_; }
   std::size_t rows() const { return medians_.size(); }
+  const std::vector<Point>& points() const { return points_; }  // one a row, in the file's order
 
   // Median of all samples; empty for a failed configuration. `point` must have a row.
   std::optional<double> true_cost(const Point& point) const;
@@ -35,6 +36,7 @@ class RecordedSpace {
   std::vector<std::int32_t> row_by_index_;  // mixed-radix index of the point -> row, -1: no row
   std::vector<std::vector<double>> samples_;
   std::vector<double> medians_;  // NaN: failed
+  std::vector<Point> points_;
   double optimum_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "orchestrator/campaign/policy.h"
@@ -155,8 +156,9 @@ class CampaignService {
   Result<Json> status(std::optional<CampaignId> id) const;  // no id: every campaign in brief (newest 50) and the last active one in full
   Result<Json> next(CampaignId id);
   struct Report {
-    std::string markdown;
+    std::string markdown;  // refers to the plots as "<campaign>-<name>.svg"
     Json json;
+    std::vector<std::pair<std::string, std::string>> plots;  // name, SVG
   };
   Result<Report> report(CampaignId id) const;
   // A claim, or an experiment when a verdict of this campaign and config backs it. Refusals are InvalidArgument or Conflict with

@@ -1,11 +1,13 @@
 // report(): a campaign for people (markdown) and for programs (JSON), from the same rows.
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <utility>
 
 #include "core/base/parse_json.h"
 #include "orchestrator/campaign/campaign.h"
 #include "orchestrator/campaign/config_diff.h"
+#include "orchestrator/campaign/history.h"
 #include "orchestrator/campaign/json.h"
 #include "orchestrator/campaign/service.h"
 
@@ -109,6 +111,8 @@ Result<Json> report_json(sql::Connection& c, CampaignId id, std::int64_t uncharg
   out["quarantined_total"] = campaign.quarantined;
   out["claims"] = lists["claims"];
   out["claims_total"] = campaign.claims;
+  AMK_TRY(history, history_json(c, id));
+  out["history"] = std::move(history);
   return out;
 }
 
@@ -134,6 +138,47 @@ std::string cell(const Json& value) {
       out += ch;
   }
   return out;
+}
+
+// Plots are files beside the report, named after the campaign.
+void markdown_of_history(const Json& h, const std::string& campaign, const std::function<void(const std::string&)>& line) {
+  const auto plot = [&](const char* name, const char* what) {
+    line("");
+    line("![" + std::string(what) + "](" + campaign + "-" + name + ".svg)");
+  };
+  plot("best-so-far", "Best so far, with the physical floor");
+  plot("outcomes", "Outcomes");
+  if (!h["knob_importance"].empty()) {
+    line("");
+    line("## Which knobs mattered");
+    line("");
+    line("Share of the variance of log latency that a knob's choice explains, over the correct experiments. Knobs were moved together: a hint.");
+    line("");
+    line("| knob | explains | experiments | confidence |");
+    line("| --- | --- | --- | --- |");
+    for (const Json& k : h["knob_importance"])
+      line("| " + cell(k["knob"]) + " | " + number(k["explains"], "%.2f") + " | " + k["observations"].dump() + " | " + cell(k["confidence"]) + " |");
+    plot("knobs", "Knob importance");
+  }
+  if (!h["time_by_phase_s"].empty()) {
+    line("");
+    line("## Where the time went");
+    line("");
+    line("| phase | seconds |");
+    line("| --- | --- |");
+    for (const auto& [phase, s] : h["time_by_phase_s"].items()) line("| " + cell(phase) + " | " + number(s, "%.1f") + " |");
+    plot("phases", "Time per phase");
+  }
+  if (!h["hypotheses"].empty()) {
+    line("");
+    line("## Hypotheses and what became of them");
+    line("");
+    line("| hypothesis | outcome | latency µs | config | evidence |");
+    line("| --- | --- | --- | --- | --- |");
+    for (const Json& e : h["hypotheses"])
+      line("| " + cell(e["hypothesis"]) + " | " + cell(e["outcome"]) + " | " + number(e["latency_us"]) + " | " + cell(e["schedule_id"]) + " | " +
+           cell(e["verdict_id"]) + " |");
+  }
 }
 
 std::string markdown_of(const Json& r) {
@@ -199,6 +244,7 @@ std::string markdown_of(const Json& r) {
   for (const auto& [outcome, n] : r["counts"].items()) line("| " + outcome + " | " + n.dump() + " |");
   line("");
   line("Lost experiments are the machine's failures and count against no candidate.");
+  markdown_of_history(r["history"], cell(r["campaign"]), line);
   if (!r["quarantined"].empty()) {
     line("");
     line("## Quarantined");
@@ -226,6 +272,7 @@ Result<CampaignService::Report> CampaignService::report(CampaignId id) const {
   AMK_TRY(json, impl_->store.read<Json>([id, time = impl_->time](sql::Connection& c) { return report_json(c, id, time->uncharged(id)); }));
   Report out;
   out.markdown = markdown_of(json);
+  out.plots = report_plots(json);
   out.json = std::move(json);
   return out;
 }

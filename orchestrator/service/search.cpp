@@ -9,6 +9,7 @@
 #include "core/base/json.h"
 #include "orchestrator/service/begin.h"
 #include "orchestrator/service/impl.h"
+#include "orchestrator/service/prior.h"
 #include "orchestrator/strategy/strategy.h"
 
 namespace amk {
@@ -25,7 +26,8 @@ struct Run {
   std::int64_t done = 0;   // evaluations of this run, resumed ones included
   std::vector<Json> rows;  // of this call, the last kRowsShown
   std::map<std::string, std::int64_t> counts;
-  std::string stopped;  // why the run ended
+  std::string stopped;   // why the run ended
+  Json prior = nullptr;  // what the prior was learned from; null: cold
 };
 
 std::optional<double> cost_of(const Experiment& e) {
@@ -83,6 +85,13 @@ Status prime(Service::Impl& impl, Run& run, const SearchRequest& request, bool r
   if (best == nullptr) {
     AMK_TRY(canonical, workload.canonical(workload.default_config()));
     if (auto point = workload.point_of(canonical)) options.start.push_back(*point);
+  }
+  // What other campaigns teach; only the portfolio listens to it. Its report goes into the result.
+  const bool listens = request.strategy.empty() || request.strategy == kDefaultStrategy;
+  if (!request.cold && listens) {
+    AMK_TRY(learned, workspace_prior(impl, run.opened, run.campaign.id, request.seed));
+    options.prior = learned.prior;
+    run.prior = to_json(learned.report);
   }
   AMK_TRY(strategy, make_strategy(request.strategy.empty() ? kDefaultStrategy : request.strategy, workload.space(), options));
   run.strategy = std::move(strategy);
@@ -219,7 +228,7 @@ Result<Run> start(Service::Impl& impl, const SearchRequest& request, const Campa
   AMK_TRY(campaign, impl.open_campaign(run.opened, policy));
   run.campaign = campaign;
   const std::string strategy = request.strategy.empty() ? std::string(kDefaultStrategy) : request.strategy;
-  run.tag = (resumable ? "autoresearch/" : "loop/") + strategy + "/seed" + std::to_string(request.seed);
+  run.tag = (resumable ? "autoresearch/" : "loop/") + strategy + "/seed" + std::to_string(request.seed) + (request.cold ? "/cold" : "");
   if (request.start_config) {
     AMK_TRY(canonical, run.opened.workload->canonical(*request.start_config));
     run.tag += "/from-" + run.opened.workload->schedule_id(canonical);
@@ -235,7 +244,8 @@ Result<Json> result_of(Service::Impl& impl, const Run& run) {
               {"evaluations", run.done},
               {"counts", run.counts},
               {"rows", run.rows},
-              {"stopped", run.stopped}};
+              {"stopped", run.stopped},
+              {"prior", run.prior}};
   AMK_TRY(best, impl.campaigns.best(run.campaign.id));
   AMK_TRY(baseline, impl.campaigns.baseline(run.campaign.id));
   out["best_config"] = best ? best->config : Json(nullptr);

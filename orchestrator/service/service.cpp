@@ -146,7 +146,13 @@ Result<Json> Service::report(const std::string& campaign) {
   const std::filesystem::path base = impl_->options.workspace / "reports" / to_string(id);
   AMK_CHECK(write_file(base.string() + ".md", report.markdown));
   AMK_CHECK(write_file(base.string() + ".json", report.json.dump(2) + "\n"));
-  return Json{{"campaign", to_string(id)}, {"markdown", report.markdown}, {"path", base.string() + ".md"}, {"json_path", base.string() + ".json"}};
+  Json plots = Json::array();
+  for (const auto& [name, svg] : report.plots) {
+    const std::string path = base.string() + "-" + name + ".svg";
+    AMK_CHECK(write_file(path, svg));
+    plots.push_back(path);
+  }
+  return Json{{"campaign", to_string(id)}, {"plots", plots}, {"markdown", report.markdown}, {"path", base.string() + ".md"}, {"json_path", base.string() + ".json"}};
 }
 
 Result<Json> Service::record(const std::string& campaign, RecordRequest request) {

@@ -1,5 +1,7 @@
 #include "orchestrator/strategy/archive.h"
 
+#include <algorithm>
+
 namespace amk {
 
 std::size_t PointHash::operator()(const Point& point) const {
@@ -8,11 +10,14 @@ std::size_t PointHash::operator()(const Point& point) const {
   return static_cast<std::size_t>(h);
 }
 
-void Archive::mark_asked(const Point& point) { entries_.try_emplace(point, -1); }
+void Archive::mark_asked(const Point& point) {
+  if (entries_.try_emplace(point, -1).second) ++pending_;
+}
 
 void Archive::record(const Observation& observation) {
   auto [it, inserted] = entries_.try_emplace(observation.point, -1);
   if (it->second < 0) {
+    if (!inserted) --pending_;
     it->second = static_cast<std::int64_t>(observations_.size());
     observations_.push_back(observation);
   } else {
@@ -40,6 +45,15 @@ std::optional<double> Archive::cost(const Point& point) const {
 bool Archive::told(const Point& point) const {
   const auto it = entries_.find(point);
   return it != entries_.end() && it->second >= 0;
+}
+
+std::vector<const Point*> Archive::pending() const {
+  std::vector<const Point*> out;
+  if (pending_ == 0) return out;
+  for (const auto& [point, at] : entries_)
+    if (at < 0) out.push_back(&point);
+  std::sort(out.begin(), out.end(), [](const Point* a, const Point* b) { return *a < *b; });  // the map's order is the library's
+  return out;
 }
 
 std::optional<Point> Archive::random_valid(Rng& rng, int tries) const {

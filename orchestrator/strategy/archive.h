@@ -30,6 +30,7 @@ class Archive {
   const Observation* best() const { return best_ < 0 ? nullptr : &observations_[static_cast<std::size_t>(best_)]; }
   std::optional<double> cost(const Point& point) const;  // empty: unknown or failed
   bool told(const Point& point) const;
+  std::vector<const Point*> pending() const;  // asked and not told yet, in a fixed order; until the next change
   std::size_t asked_or_told() const { return entries_.size(); }
 
   // Uniform over valid points by rejection. Empty after `tries` misses, which means that the valid part is tiny or exhausted;
@@ -45,6 +46,7 @@ class Archive {
   const SearchSpace& space_;
   std::unordered_map<Point, std::int64_t, PointHash> entries_;  // index into observations_, or -1 while pending
   std::vector<Observation> observations_;
+  std::size_t pending_ = 0;
   std::int64_t best_ = -1;
 };
 

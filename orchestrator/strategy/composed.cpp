@@ -8,6 +8,11 @@
 namespace amk {
 namespace {
 
+constexpr std::size_t kInitial = 5;             // points before any model is asked
+constexpr int kPatience = 12;                   // evaluations without a better best
+constexpr double kLead = 0.95, kStalled = 0.5;  // the Gaussian process's share of the turns
+constexpr double kBetter = 0.995;               // a best that is better by more than noise
+
 std::optional<Point> next_start(std::vector<Point>& start, const Archive& archive) {
   while (!start.empty()) {
     Point point = std::move(start.front());
@@ -44,24 +49,52 @@ void SingleStrategy::tell(const Observation& observation) {
 }
 
 Portfolio::Portfolio(const SearchSpace& space, const StrategyOptions& options)
-    : space_(space), archive_(space_), rng_(options.seed), start_(options.start), prior_(options.prior) {
+    : space_(space), archive_(space_), rng_(options.seed), start_(options.start) {
+  if (options.prior) trend_ = Trend::create(options.prior, archive_, rng_);
+  arms_.push_back({gaussian_proposer(trend_)});
   arms_.push_back({surrogate_proposer()});
   arms_.push_back({vnd_proposer()});
   arms_.push_back({evolutionary_proposer()});
-  arms_.push_back({local_proposer()});
-  initial_ = std::min<std::size_t>(2 + space_.knobs.size(), 12);
+  arms_.push_back({iterated_local_proposer()});
+}
+
+// The prior's favourites first: the best, then ones that differ from everything known in at least two knobs, so that a prior that is wrong
+// about one knob is not asked the same question again.
+std::optional<Point> Portfolio::favourite() {
+  constexpr std::size_t kAsked = 3;
+  if (!trend_ || asked_favourites_ >= kAsked) return std::nullopt;
+  ++asked_favourites_;
+  for (const Point& point : trend_->favourites()) {
+    if (archive_.known(point)) continue;
+    const auto differs = [&](const Point& other) {
+      std::size_t knobs = 0;
+      for (std::size_t k = 0; k < point.size(); ++k) knobs += point[k] != other[k];
+      return knobs >= std::min<std::size_t>(2, point.size());
+    };
+    const auto pending = archive_.pending();
+    if (std::all_of(archive_.observations().begin(), archive_.observations().end(), [&](const Observation& o) { return differs(o.point); }) &&
+        std::all_of(pending.begin(), pending.end(), [&](const Point* p) { return differs(*p); }))
+      return point;
+  }
+  return std::nullopt;
 }
 
 std::optional<Point> Portfolio::next() {
   if (auto point = next_start(start_, archive_)) return point;
-  if (archive_.asked_or_told() < initial_) return fresh_point(archive_, rng_);
-  // The arm with the best credit a use; one in ten at random, so that none is forgotten.
-  std::size_t chosen = rng_.below(arms_.size());
-  if (rng_.below(10) != 0) {
-    double best = -1;
-    for (std::size_t i = 0; i < arms_.size(); ++i) {
-      const double score = arms_[i].credit / arms_[i].uses;
-      if (score > best) best = score, chosen = i;
+  if (auto point = favourite()) return point;
+  if (archive_.asked_or_told() < kInitial) return spread_point(archive_, rng_);
+  // The Gaussian process leads: on tens of observations it is worth several of the others. When it has not improved the best for a while, the
+  // others get half of the turns, by credit a use and one time in four by lot: where the process is blind, their walks lead out.
+  std::size_t chosen = 0;
+  const double share = since_improvement_ < kPatience ? kLead : kStalled;
+  if (rng_.uniform() >= share) {
+    chosen = 1 + rng_.below(arms_.size() - 1);
+    if (rng_.below(4) != 0) {
+      double best = -1;
+      for (std::size_t i = 1; i < arms_.size(); ++i) {
+        const double score = arms_[i].credit / arms_[i].uses;
+        if (score > best) best = score, chosen = i;
+      }
     }
   }
   auto point = arms_[chosen].proposer->propose(archive_, rng_);
@@ -87,6 +120,8 @@ void Portfolio::tell(const Observation& observation) {
   const auto at = asked_by_.find(observation.point);
   const int by = at == asked_by_.end() ? -1 : at->second;
   for (std::size_t i = 0; i < arms_.size(); ++i) arms_[i].proposer->observe(archive_, observation, static_cast<int>(i) == by);
+  const bool better = before == 0 || (observation.cost && *observation.cost < kBetter * before);
+  since_improvement_ = better ? 0 : since_improvement_ + 1;
   if (by < 0) return;
   constexpr double kForget = 0.95;
   Arm& arm = arms_[static_cast<std::size_t>(by)];

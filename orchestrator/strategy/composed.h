@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "orchestrator/strategy/proposer.h"
+#include "orchestrator/strategy/trend.h"
 
 namespace amk {
 
@@ -40,15 +41,17 @@ class Portfolio : public Strategy {
     double credit = 1, uses = 1;  // exponentially forgotten
   };
   std::optional<Point> next();
+  std::optional<Point> favourite();
 
   SearchSpace space_;
   Archive archive_;
   Rng rng_;
   std::vector<Point> start_;
-  std::shared_ptr<const Prior> prior_;
+  std::shared_ptr<const Trend> trend_;  // null without a prior
+  std::size_t asked_favourites_ = 0;
+  int since_improvement_ = 0;
   std::vector<Arm> arms_;
   std::unordered_map<Point, int, PointHash> asked_by_;  // index of the arm, -1: nobody
-  std::size_t initial_;
 };
 
 }  // namespace amk

@@ -1,6 +1,7 @@
 #include "orchestrator/strategy/moves.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace amk {
 
@@ -11,6 +12,33 @@ void shuffle(std::vector<Point>& points, Rng& rng) {
 std::optional<Point> fresh_point(const Archive& archive, Rng& rng) {
   auto point = archive.random_fresh(rng);
   return point ? point : archive.first_fresh();
+}
+
+double distance(const SearchSpace& space, const Point& a, const Point& b) {
+  double d = 0;
+  for (std::size_t k = 0; k < a.size(); ++k) {
+    const int delta = std::abs(int{a[k]} - int{b[k]});
+    if (delta == 0) continue;
+    const std::size_t n = space.knobs[k].choices.size();
+    d += space.knobs[k].kind == KnobKind::Ordinal && n > 2 ? 0.5 + 0.5 * delta / static_cast<double>(n - 1) : 1.0;
+  }
+  return d;
+}
+
+std::optional<Point> spread_point(const Archive& archive, Rng& rng) {
+  constexpr int kCandidates = 30;
+  std::optional<Point> chosen;
+  double farthest = -1;
+  const std::vector<const Point*> pending = archive.pending();
+  for (int i = 0; i < kCandidates; ++i) {
+    auto point = fresh_point(archive, rng);
+    if (!point) break;
+    double nearest = 1e300;
+    for (const Observation& o : archive.observations()) nearest = std::min(nearest, distance(archive.space(), *point, o.point));
+    for (const Point* p : pending) nearest = std::min(nearest, distance(archive.space(), *point, *p));
+    if (nearest > farthest) farthest = nearest, chosen = std::move(point);
+  }
+  return chosen;
 }
 
 void mutate_knob(const SearchSpace& space, Point& point, std::size_t knob, Rng& rng) {

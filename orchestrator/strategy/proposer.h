@@ -10,6 +10,8 @@
 
 namespace amk {
 
+class Trend;
+
 class Proposer {
  public:
   virtual ~Proposer() = default;
@@ -31,5 +33,8 @@ std::unique_ptr<Proposer> evolutionary_proposer();
 std::unique_ptr<Proposer> surrogate_proposer();
 // Variable neighbourhood descent from several elites, each neighbourhood ranked by a nearest-neighbour surrogate; what is known is tabu.
 std::unique_ptr<Proposer> vnd_proposer();
+// Gaussian process over log cost; expected improvement over the neighbourhoods of the best points and a pool of random ones.
+std::unique_ptr<Proposer> gaussian_proposer(std::shared_ptr<const Trend> trend);  // may be null
+std::unique_ptr<Proposer> cold_gaussian_proposer();
 
 }  // namespace amk

@@ -18,6 +18,7 @@ constexpr Entry kEntries[] = {
     {"evolutionary", evolutionary_proposer},
     {"surrogate", surrogate_proposer},
     {"vnd", vnd_proposer},
+    {"gp", cold_gaussian_proposer},
 };
 
 }  // namespace

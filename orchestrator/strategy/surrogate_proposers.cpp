@@ -118,17 +118,11 @@ class VndProposer final : public Proposer {
     return out;
   }
 
-  // Inverse-distance mean of the observations; one categorical change counts as one, ordinal ones by the share of the range.
+  // Inverse-distance mean of the observations.
   static double nearest_estimate(const SearchSpace& space, const Training& t, const Point& point) {
     double weights = 0, sum = 0;
     for (std::size_t i = 0; i < t.points.size(); ++i) {
-      double d = 0;
-      for (std::size_t k = 0; k < point.size(); ++k) {
-        const int delta = std::abs(int{point[k]} - int{(*t.points[i])[k]});
-        if (delta == 0) continue;
-        const std::size_t n = space.knobs[k].choices.size();
-        d += space.knobs[k].kind == KnobKind::Ordinal && n > 2 ? 0.5 + 0.5 * delta / static_cast<double>(n - 1) : 1.0;
-      }
+      const double d = distance(space, point, *t.points[i]);
       const double w = 1.0 / (d * d * d);
       weights += w;
       sum += w * t.y[i];

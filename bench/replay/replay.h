@@ -1,0 +1,40 @@
+// One strategy's run over a recorded space, and many of them. Repeats run side by side on the machine's cores; each depends on its seed alone.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "bench/replay/recorded_space.h"
+#include "orchestrator/strategy/strategy.h"
+
+namespace amk {
+
+struct ReplayOptions {
+  std::string strategy;
+  int repeats = 100;
+  std::size_t limit = 3000;  // evaluations; one that 95% or 99% took longer counts as infinity
+  std::uint64_t seed = 1;
+  int samples = 7;             // runtimes that one evaluation sees
+  std::size_t at_least = 200;  // evaluations of every repeat, also when it has reached 99%
+  int threads = 0;             // 0: one a core
+  std::shared_ptr<const Prior> prior;
+};
+
+struct ReplayRun {
+  double to95 = std::numeric_limits<double>::infinity(), to99 = std::numeric_limits<double>::infinity();
+  std::vector<double> fraction;  // of the optimum, true cost of the incumbent, after evaluation i
+  double ms_per_evaluation = 0;
+};
+
+// InvalidArgument names the strategies that exist.
+Result<std::vector<ReplayRun>> replay(const RecordedSpace& recorded, const ReplayOptions& options);
+
+// Each configuration with at least ten samples against itself: its even samples as the incumbent's, its odd ones as the candidate's, judged by
+// the keep rule. NaN when no configuration has so many.
+double false_keep_rate(const RecordedSpace& recorded);
+
+// The prior that a sibling's recording teaches: all of its rows, or `rows` of them at random (0: all), in the space of `target`.
+std::shared_ptr<const Prior> sibling_prior(const RecordedSpace& target, const RecordedSpace& sibling, std::size_t rows, std::uint64_t seed);
+
+}  // namespace amk

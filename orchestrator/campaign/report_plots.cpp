@@ -1,0 +1,48 @@
+#include "core/base/json.h"
+#include "orchestrator/campaign/history.h"
+#include "orchestrator/plots/charts.h"
+
+namespace amk {
+
+std::vector<std::pair<std::string, std::string>> report_plots(const Json& r) {
+  std::vector<std::pair<std::string, std::string>> out;
+  const Json& h = r["history"];
+  const std::string what = r["workload"].get<std::string>() + " on " + r["gpu"].get<std::string>();
+  const bool predicted = r["best"].is_object() && r["best"].value("latency_kind", Json(nullptr)) == "predicted";
+
+  plots::LineChart chart;
+  chart.title = what + ": best so far";
+  chart.x_label = "experiments ended";
+  chart.y_label = predicted ? "predicted latency, µs" : "latency, µs";
+  plots::Series best;
+  best.name = "best of what was kept";
+  best.steps = true;
+  for (const Json& step : h["course"]) {
+    best.x.push_back(step["n"].get<double>());
+    best.y.push_back(step["latency_us"].get<double>());
+  }
+  if (!best.x.empty()) {  // the last best holds until now
+    best.x.push_back(h["experiments_read"].get<double>());
+    best.y.push_back(best.y.back());
+  }
+  chart.series.push_back(std::move(best));
+  if (h["floor_us"].is_number()) chart.levels.push_back({"physical floor", h["floor_us"].get<double>()});
+  out.emplace_back("best-so-far", plots::line_chart(chart));
+
+  std::vector<plots::Bar> knobs, outcomes, phases;
+  for (const Json& k : h["knob_importance"]) {
+    const double share = k["explains"].get<double>();
+    char note[64];
+    std::snprintf(note, sizeof note, "%.0f%%, %s", share * 100, k["confidence"].get<std::string>().c_str());
+    knobs.push_back({k["knob"].get<std::string>(), share, note});
+  }
+  for (const auto& [outcome, n] : r["counts"].items())
+    if (n.is_number()) outcomes.push_back({outcome, n.get<double>(), ""});
+  for (const auto& [phase, s] : h["time_by_phase_s"].items()) phases.push_back({phase, s.get<double>(), ""});
+  out.emplace_back("knobs", plots::bar_chart("Which knobs explain the latency", "share of variance, confidence", knobs));
+  out.emplace_back("outcomes", plots::bar_chart("Outcomes", "experiments", outcomes));
+  out.emplace_back("phases", plots::bar_chart("Where the time went", "seconds", phases));
+  return out;
+}
+
+}  // namespace amk

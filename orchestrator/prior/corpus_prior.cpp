@@ -1,0 +1,205 @@
+#include "orchestrator/prior/corpus_prior.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+
+#include "core/base/json.h"
+#include "core/base/random.h"
+#include "core/base/stats.h"
+#include "orchestrator/strategy/archive.h"
+#include "orchestrator/strategy/forest.h"
+#include "orchestrator/strategy/trend.h"
+
+namespace amk {
+namespace {
+
+constexpr std::size_t kForestRows = 4000;  // the forest sees the best half of so many and an even sample of the rest
+constexpr int kTrees = 40;
+constexpr std::size_t kFewestCorrect = 4;     // of a source that teaches anything
+constexpr std::size_t kAnalyticSample = 160;  // points at which the analytic model is asked
+constexpr std::size_t kFewestHeldOut = 8;     // rows for a race to mean something
+
+// One campaign's rows as standardised log costs, bent at the median (trend.h): campaigns of different sizes become comparable. Exact rows are
+// remembered; the forest fills the space between them.
+class SourceModel {
+ public:
+  static std::optional<SourceModel> learn(const SearchSpace& space, const std::vector<Observation>& rows, Rng& rng) {
+    std::vector<double> logs;
+    for (const Observation& o : rows)
+      if (o.cost && *o.cost > 0) logs.push_back(std::log(*o.cost));
+    if (logs.size() < kFewestCorrect) return std::nullopt;
+    SourceModel out;
+    const double bend = median(logs);
+    double mean = 0, variance = 0;
+    for (double& v : logs) v = bent(v, bend), mean += v / static_cast<double>(logs.size());
+    for (const double v : logs) variance += (v - mean) * (v - mean) / static_cast<double>(logs.size());
+    if (!(variance > 1e-16)) return std::nullopt;
+    const auto value = [&](const Observation& o) {
+      return ((o.cost && *o.cost > 0 ? bent(std::log(*o.cost), bend) : bend) - mean) / std::sqrt(variance);
+    };
+    std::vector<std::pair<double, const Point*>> all;
+    for (const Observation& o : rows) {
+      const double y = value(o);
+      all.emplace_back(y, &o.point);
+      out.exact_.insert_or_assign(o.point, static_cast<float>(y));
+    }
+    if (all.size() > kForestRows) {
+      std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+      constexpr std::size_t kHalf = kForestRows / 2;
+      const double stride = static_cast<double>(all.size() - kHalf) / static_cast<double>(kHalf);
+      for (std::size_t i = 0; i < kHalf; ++i) all[kHalf + i] = all[kHalf + static_cast<std::size_t>(stride * static_cast<double>(i))];
+      all.resize(kForestRows);
+    }
+    std::vector<const Point*> points;
+    std::vector<double> y;
+    for (const auto& [v, point] : all) points.push_back(point), y.push_back(v);
+    out.forest_.emplace(space, kTrees);
+    out.forest_->fit(points, y, rng);
+    return out;
+  }
+  double score(const Point& point) const {
+    const auto at = exact_.find(point);
+    return at != exact_.end() ? static_cast<double>(at->second) : forest_->predict(point).mean;
+  }
+
+ private:
+  std::unordered_map<Point, float, PointHash> exact_;
+  std::optional<Forest> forest_;
+};
+
+// A weighted vote. Owns the space that its forests refer to.
+class Vote final : public Prior {
+ public:
+  explicit Vote(const SearchSpace& s) : space(s) {}
+  double score(const Point& point) const override {
+    double sum = 0;
+    for (const auto& [weight, model] : members) sum += weight * model.score(point);
+    return sum;
+  }
+  SearchSpace space;
+  std::vector<std::pair<double, SourceModel>> members;  // weights sum to one
+};
+
+std::shared_ptr<const Vote> corpus_vote(const SearchSpace& space, const std::vector<const PriorSource*>& sources,
+                                        const std::vector<std::vector<Observation>>& rows, const std::vector<double>& weights, Rng& rng,
+                                        std::vector<std::pair<std::string, double>>* shares) {
+  auto vote = std::make_shared<Vote>(space);
+  double total = 0;
+  std::vector<std::pair<std::string, double>> named;
+  for (std::size_t s = 0; s < sources.size(); ++s) {
+    auto model = SourceModel::learn(vote->space, rows[s], rng);
+    if (!model) continue;
+    // Twice the rows do not make twice the evidence on a new device; likeness does.
+    const double weight = weights[s] * std::sqrt(static_cast<double>(std::min<std::size_t>(rows[s].size(), 1000)));
+    if (!(weight > 0)) continue;
+    vote->members.emplace_back(weight, std::move(*model));
+    named.emplace_back(sources[s]->name, weight);
+    total += weight;
+  }
+  if (vote->members.empty()) return nullptr;
+  for (auto& member : vote->members) member.first /= total;
+  for (auto& [name, weight] : named) weight /= total;
+  std::stable_sort(named.begin(), named.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (shares != nullptr) *shares = std::move(named);
+  return vote;
+}
+
+std::shared_ptr<const Vote> analytic_vote(const SearchSpace& space, const std::function<double(const Point&)>& analytic, Rng& rng) {
+  auto vote = std::make_shared<Vote>(space);
+  const Archive archive(vote->space);
+  std::vector<Observation> rows;
+  const auto ask = [&](const Point& point) {
+    const double cost = analytic(point);
+    rows.push_back({point, std::isfinite(cost) && cost > 0 ? std::optional(cost) : std::nullopt});
+  };
+  if (archive.valid(space.default_point())) {
+    ask(space.default_point());
+    for (const Point& p : archive.neighbours(space.default_point(), true)) {
+      if (rows.size() >= kAnalyticSample / 2) break;
+      ask(p);
+    }
+  }
+  while (rows.size() < kAnalyticSample) {
+    const auto point = archive.random_valid(rng);
+    if (!point) break;
+    ask(*point);
+  }
+  auto model = SourceModel::learn(vote->space, rows, rng);
+  if (!model) return nullptr;
+  vote->members.emplace_back(1.0, std::move(*model));
+  return vote;
+}
+
+}  // namespace
+
+LearnedPrior learn_prior(const SearchSpace& space, const Features& features, const std::vector<PriorSource>& sources,
+                         const std::function<double(const Point&)>& analytic, std::uint64_t seed) {
+  LearnedPrior out;
+  Rng rng(mix64(seed ^ 0x9121));
+  std::vector<const PriorSource*> used;
+  std::vector<double> weights;
+  std::vector<std::vector<Observation>> all, shown, hidden;
+  for (const PriorSource& s : sources) {
+    out.report.untold += s.untold;
+    if (s.rows.empty()) continue;
+    out.report.rows += s.rows.size();
+    used.push_back(&s);
+    weights.push_back(s.trust * likeness(features, s.features));
+    all.push_back(s.rows);
+    auto& a = shown.emplace_back();
+    auto& b = hidden.emplace_back();
+    for (const Observation& o : s.rows) {
+      out.report.failed += !o.cost;
+      (rng.below(3) == 0 ? b : a).push_back(o);
+    }
+  }
+  auto corpus = corpus_vote(space, used, all, weights, rng, &out.report.sources);
+  const std::shared_ptr<const Vote> model = analytic ? analytic_vote(space, analytic, rng) : nullptr;
+
+  // The race: rows that the corpus model was not shown (the analytic one saw none), source by source, weighted as the vote is.
+  const auto judge = [&](const Prior& prior) -> std::optional<double> {
+    double sum = 0, total = 0;
+    for (std::size_t s = 0; s < hidden.size(); ++s) {
+      std::vector<double> truth, guess;
+      for (const Observation& o : hidden[s])
+        if (o.cost) truth.push_back(*o.cost), guess.push_back(prior.score(o.point));
+      if (truth.size() < kFewestHeldOut) continue;
+      sum += weights[s] * rank_correlation(truth, guess);
+      total += weights[s];
+    }
+    return total > 0 ? std::optional(sum / total) : std::nullopt;
+  };
+  if (corpus)
+    if (const auto trial = corpus_vote(space, used, shown, weights, rng, nullptr)) out.report.corpus_rank_correlation = judge(*trial);
+  if (model) out.report.model_rank_correlation = judge(*model);
+
+  // Without a race, own rows are worth more than a formula once there are enough of them.
+  constexpr std::size_t kEnoughRows = 30;
+  const bool raced = out.report.corpus_rank_correlation && out.report.model_rank_correlation;
+  const bool corpus_wins =
+      corpus && (!model || (raced ? *out.report.corpus_rank_correlation >= *out.report.model_rank_correlation : out.report.rows >= kEnoughRows));
+  if (corpus_wins)
+    out.prior = corpus, out.report.chosen = "corpus";
+  else if (model)
+    out.prior = model, out.report.chosen = "cost-model";
+  return out;
+}
+
+Json to_json(const PriorReport& r) {
+  Json sources = Json::array();
+  constexpr std::size_t kShown = 5;
+  for (std::size_t i = 0; i < std::min(kShown, r.sources.size()); ++i)
+    sources.push_back({{"campaign", r.sources[i].first}, {"share", std::round(r.sources[i].second * 1000) / 1000}});
+  const auto rho = [](const std::optional<double>& v) { return v ? Json(std::round(*v * 1000) / 1000) : Json(nullptr); };
+  return {{"chosen", r.chosen},
+          {"corpus_rank_correlation", rho(r.corpus_rank_correlation)},
+          {"cost_model_rank_correlation", rho(r.model_rank_correlation)},
+          {"rows", r.rows},
+          {"failed", r.failed},
+          {"outside_this_space", r.untold},
+          {"sources", std::move(sources)}};
+}
+
+}  // namespace amk

@@ -1,0 +1,168 @@
+// Bayesian optimisation with a Gaussian process and expected improvement (Jones, Schonlau, Welch 1998; for auto-tuning: Willemsen et al. 2021).
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <unordered_set>
+
+#include "orchestrator/strategy/gaussian_process.h"
+#include "orchestrator/strategy/moves.h"
+#include "orchestrator/strategy/proposer.h"
+#include "orchestrator/strategy/rank_correlation.h"
+#include "orchestrator/strategy/trend.h"
+
+namespace amk {
+namespace {
+
+constexpr std::size_t kTrainingLimit = 200;  // bounds the time of a suggestion: the best half, and an even sample of the rest
+constexpr std::size_t kFewest = 5;           // observations before the model is asked
+// A trend that ranks the observations no better than this is left out: its weight in the process would fade, but slowly, and meanwhile it
+// decides where observations are made.
+constexpr std::size_t kJudged = 6;            // observations before it is judged
+constexpr double kBelieved = 0.3;             // Spearman's rank correlation
+constexpr std::size_t kElites = 5;            // whose neighbourhoods are looked at
+constexpr std::size_t kPool = 600;            // random candidates beside them
+constexpr int kSteps = 60, kFewestSteps = 6;  // of fitting weights, at each tenth more observations
+constexpr std::size_t kExact = 200;           // candidates whose deviation is computed, too: the best by mean, and some others
+
+struct Training {
+  std::vector<const Point*> points;
+  std::vector<double> y;  // log cost, bent
+};
+
+// Log costs, bent at the median of the correct ones (trend.h). Failures are no better than the median.
+Training training_set(const Archive& archive) {
+  std::vector<double> correct;
+  std::vector<const Observation*> all;
+  for (const Observation& o : archive.observations()) {
+    all.push_back(&o);
+    if (o.cost) correct.push_back(*o.cost);
+  }
+  const auto middle = correct.begin() + static_cast<std::ptrdiff_t>(correct.size() / 2);
+  std::nth_element(correct.begin(), middle, correct.end());
+  const double bend = std::log(*middle);
+  if (all.size() > kTrainingLimit) {
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Observation* a, const Observation* b) { return a->cost.value_or(HUGE_VAL) < b->cost.value_or(HUGE_VAL); });
+    constexpr std::size_t kHalf = kTrainingLimit / 2;
+    const double stride = static_cast<double>(all.size() - kHalf) / static_cast<double>(kHalf);
+    for (std::size_t i = 0; i < kHalf; ++i) all[kHalf + i] = all[kHalf + static_cast<std::size_t>(stride * static_cast<double>(i))];
+    all.resize(kTrainingLimit);
+  }
+  Training out;
+  for (const Observation* o : all) {
+    const double y = o->cost ? std::log(*o->cost) : bend;
+    out.points.push_back(&o->point);
+    out.y.push_back(bent(y, bend));
+  }
+  // Points that are being evaluated: taken for mediocre, so that the next suggestion looks elsewhere (constant liar, Ginsbourger et al. 2010).
+  constexpr std::size_t kMostPending = 32;
+  for (const Point* p : archive.pending()) {
+    if (out.points.size() >= all.size() + kMostPending) break;
+    out.points.push_back(p);
+    out.y.push_back(bend);
+  }
+  return out;
+}
+
+double expected_improvement(double best, const GaussianProcess::Estimate& e) {
+  const double s = std::max(e.deviation, 1e-9);
+  const double z = (best - e.mean) / s;
+  return s * (z * 0.5 * std::erfc(-z / 1.4142135623730951) + std::exp(-0.5 * z * z) / 2.5066282746310002);
+}
+
+class GaussianProposer final : public Proposer {
+ public:
+  explicit GaussianProposer(std::shared_ptr<const Trend> trend) : trend_(std::move(trend)) {}
+  std::string_view name() const override { return "gp"; }
+
+  std::optional<Point> propose(const Archive& archive, Rng& rng) override {
+    if (archive.best() == nullptr || archive.observations().size() < kFewest) return spread_point(archive, rng);
+    refit(archive, rng);
+    const std::vector<Point> pool = candidates(archive, rng);
+    if (pool.empty()) return fresh_point(archive, rng);
+    std::vector<const Point*> views;
+    std::vector<double> trends;
+    for (const Point& p : pool) {
+      views.push_back(&p);
+      if (trend_ && trusted_) trends.push_back(trend_->at(p));
+    }
+    screen(views, trends, rng);
+    const auto estimates = model_->predict(views, trends);
+    std::size_t chosen = 0;
+    double chosen_score = -1;
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      const double score = expected_improvement(best_, estimates[i]);
+      if (score > chosen_score) chosen_score = score, chosen = i;
+    }
+    return *views[chosen];
+  }
+
+ private:
+  void refit(const Archive& archive, Rng& rng) {
+    if (!model_) model_.emplace(archive.space());
+    const Training t = training_set(archive);
+    const std::size_t n = t.points.size(), known = archive.observations().size();
+    int steps = 0;
+    if (known >= refit_at_) {
+      // Weights settle as observations grow; a step costs n³, so fewer of them.
+      steps = std::clamp(static_cast<int>(kSteps * 3600.0 / static_cast<double>(n * n)), kFewestSteps, kSteps);
+      refit_at_ = known + 1 + known / 10;
+    }
+    std::vector<double> trends;
+    if (trend_) {
+      for (const Point* p : t.points) trends.push_back(trend_->at(*p));
+      trusted_ = n < kJudged || rank_correlation(trends, t.y) >= kBelieved;
+      if (!trusted_) trends.clear();
+    }
+    model_->fit(t.points, t.y, trends, steps, rng);
+    best_ = *std::min_element(t.y.begin(), t.y.end());
+  }
+
+  std::vector<Point> candidates(const Archive& archive, Rng& rng) const {
+    std::vector<Point> pool;
+    std::unordered_set<Point, PointHash> seen;
+    const auto add = [&](const Point& p) {
+      if (!archive.known(p) && seen.insert(p).second) pool.push_back(p);
+    };
+    for (const Observation* elite : best_observations(archive, kElites)) {
+      for (const Point& p : archive.neighbours(elite->point, true)) add(p);
+    }
+    if (trend_ && trusted_)
+      for (const Point& p : trend_->favourites()) add(p);
+    for (std::size_t i = 0; i < kPool; ++i)
+      if (auto p = archive.random_valid(rng, 200)) add(*p);
+    return pool;
+  }
+
+  // Keeps the kExact most promising: mostly by mean, and one in four by lot, for the sake of those that are merely uncertain.
+  void screen(std::vector<const Point*>& views, std::vector<double>& trends, Rng& rng) const {
+    if (views.size() <= kExact) return;
+    const std::vector<double> mean = model_->means(views, trends);
+    std::vector<std::size_t> order(views.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return mean[a] != mean[b] ? mean[a] < mean[b] : a < b; });
+    constexpr std::size_t kByMean = kExact * 3 / 4;
+    for (std::size_t i = kByMean; i < kExact; ++i) std::swap(order[i], order[i + rng.below(order.size() - i)]);
+    std::vector<const Point*> kept;
+    std::vector<double> kept_trends;
+    for (std::size_t i = 0; i < kExact; ++i) {
+      kept.push_back(views[order[i]]);
+      if (!trends.empty()) kept_trends.push_back(trends[order[i]]);
+    }
+    views.swap(kept);
+    trends.swap(kept_trends);
+  }
+
+  std::shared_ptr<const Trend> trend_;
+  std::optional<GaussianProcess> model_;
+  std::size_t refit_at_ = 0;
+  bool trusted_ = true;  // the trend, as far as the observations go
+  double best_ = 0;      // lowest value that the model was shown
+};
+
+}  // namespace
+
+std::unique_ptr<Proposer> gaussian_proposer(std::shared_ptr<const Trend> trend) { return std::make_unique<GaussianProposer>(std::move(trend)); }
+std::unique_ptr<Proposer> cold_gaussian_proposer() { return gaussian_proposer(nullptr); }
+
+}  // namespace amk

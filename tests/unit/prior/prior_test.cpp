@@ -1,0 +1,127 @@
+// Correlations and likeness by hand; the race on functions that are known.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/base/json.h"
+#include "core/base/random.h"
+#include "orchestrator/prior/corpus_prior.h"
+
+using namespace amk;
+
+namespace {
+
+SearchSpace space() {
+  SearchSpace s;
+  for (const char* name : {"a", "b", "c"}) {
+    Knob k;
+    k.name = name;
+    k.kind = KnobKind::Ordinal;
+    for (int i = 0; i < 8; ++i) k.choices.push_back(i);
+    s.knobs.push_back(k);
+  }
+  return s;
+}
+
+double cost(const Point& p) { return 10.0 + std::pow(p[0] - 6.0, 2) + 2 * std::pow(p[1] - 1.0, 2); }
+double opposite(const Point& p) { return 1000.0 / cost(p); }
+
+PriorSource source(const char* name, std::size_t n, double (*f)(const Point&), std::uint64_t seed, Features features = {}) {
+  PriorSource out;
+  out.name = name;
+  out.features = std::move(features);
+  Rng rng(seed);
+  for (std::size_t i = 0; i < n; ++i) {
+    const Point p{static_cast<std::uint16_t>(rng.below(8)), static_cast<std::uint16_t>(rng.below(8)), static_cast<std::uint16_t>(rng.below(8))};
+    out.rows.push_back({p, p[2] == 7 ? std::nullopt : std::optional(f(p))});
+  }
+  return out;
+}
+
+double agreement(const Prior& prior) {
+  std::vector<double> truth, guess;
+  for (std::uint16_t a = 0; a < 8; ++a)
+    for (std::uint16_t b = 0; b < 8; ++b) truth.push_back(cost({a, b, 3})), guess.push_back(prior.score({a, b, 3}));
+  return rank_correlation(truth, guess);
+}
+
+}  // namespace
+
+TEST_CASE("rank correlation, by hand") {
+  CHECK(rank_correlation({1, 2, 3}, {10, 20, 1000}) == doctest::Approx(1));
+  CHECK(rank_correlation({1, 2, 3}, {3, 2, 1}) == doctest::Approx(-1));
+  // Ranks 0, 1.5, 1.5, 3 against 0, 1, 2, 3: 4.5 / sqrt(4.5 · 5).
+  CHECK(rank_correlation({1, 2, 2, 4}, {1, 2, 3, 4}) == doctest::Approx(4.5 / std::sqrt(22.5)));
+  CHECK(rank_correlation({1, 1, 1}, {1, 2, 3}) == 0);
+  CHECK(rank_correlation({1}, {1}) == 0);
+}
+
+TEST_CASE("likeness, by hand") {
+  CHECK(likeness({{"sms", 132}}, {{"sms", 132}}) == doctest::Approx(1));
+  CHECK(likeness({{"bytes", 1.0}}, {{"bytes", std::exp(1.0)}}) == doctest::Approx(std::exp(-1.0)));
+  CHECK(likeness({{"a", 5}, {"flag", 1}}, {{"a", 5}, {"flag", 0}}) == doctest::Approx(std::exp(-0.5)));
+  CHECK(likeness({}, {{"a", 1}}) == doctest::Approx(0.3));
+}
+
+TEST_CASE("a corpus teaches its ranking, and counts what it was told") {
+  const SearchSpace s = space();
+  auto a = source("a", 150, cost, 1);
+  a.untold = 3;
+  const LearnedPrior learned = learn_prior(s, {}, {a}, {}, 1);
+  REQUIRE(learned.prior);
+  CHECK(learned.report.chosen == "corpus");
+  CHECK(learned.report.rows == 150);
+  CHECK(learned.report.untold == 3);
+  std::size_t failed = 0;
+  for (const auto& o : a.rows) failed += !o.cost;
+  CHECK(learned.report.failed == failed);
+  CHECK(agreement(*learned.prior) > 0.7);
+  CHECK(*learned.report.corpus_rank_correlation > 0.6);
+  // Measured points are remembered: of those, the cheapest has the lowest score.
+  const Observation* best = nullptr;
+  for (const auto& o : a.rows)
+    if (o.cost && (!best || *o.cost < *best->cost)) best = &o;
+  for (const auto& o : a.rows) CHECK(learned.prior->score(best->point) <= learned.prior->score(o.point));
+}
+
+TEST_CASE("the race goes to whoever ranks unseen rows better") {
+  const SearchSpace s = space();
+  const auto rows = source("a", 200, cost, 1);
+  const LearnedPrior model_wrong = learn_prior(s, {}, {rows}, opposite, 1);
+  CHECK(model_wrong.report.chosen == "corpus");
+  CHECK(*model_wrong.report.model_rank_correlation < 0);
+  // Forty-five random rows teach less than the true formula.
+  const LearnedPrior model_right = learn_prior(s, {}, {source("few", 45, cost, 2)}, cost, 1);
+  CAPTURE(*model_right.report.corpus_rank_correlation);
+  CAPTURE(*model_right.report.model_rank_correlation);
+  CHECK(model_right.report.chosen == "cost-model");
+  CHECK(agreement(*model_right.prior) > 0.7);
+  CHECK(learn_prior(s, {}, {}, cost, 1).report.chosen == "cost-model");
+  const LearnedPrior nothing = learn_prior(s, {}, {}, {}, 1);
+  CHECK(nothing.prior == nullptr);
+  CHECK(nothing.report.chosen == "none");
+}
+
+TEST_CASE("the campaign whose device is alike outvotes the one that is not") {
+  const SearchSpace s = space();
+  const Features here = {{"sms", 100}, {"bandwidth", 1000}};
+  const auto like = source("like", 150, cost, 1, {{"sms", 110}, {"bandwidth", 1100}});
+  const auto unlike = source("unlike", 150, opposite, 2, {{"sms", 5}, {"bandwidth", 60}});
+  const LearnedPrior learned = learn_prior(s, here, {unlike, like}, {}, 1);
+  REQUIRE(learned.report.sources.size() == 2);
+  CHECK(learned.report.sources[0].first == "like");
+  CHECK(agreement(*learned.prior) > 0.4);
+}
+
+TEST_CASE("hopeless corpora teach nothing; learning is deterministic") {
+  const SearchSpace s = space();
+  PriorSource failures;
+  for (std::uint16_t i = 0; i < 8; ++i) failures.rows.push_back({{i, 0, 0}, std::nullopt});
+  CHECK(learn_prior(s, {}, {failures}, {}, 1).prior == nullptr);
+  CHECK(learn_prior(
+            s, {}, {failures}, [](const Point&) { return std::numeric_limits<double>::quiet_NaN(); }, 1)
+            .prior == nullptr);
+  const auto a = learn_prior(s, {}, {source("a", 80, cost, 1)}, {}, 5), b = learn_prior(s, {}, {source("a", 80, cost, 1)}, {}, 5);
+  for (std::uint16_t i = 0; i < 8; ++i) CHECK(a.prior->score({i, i, i}) == b.prior->score({i, i, i}));
+}
