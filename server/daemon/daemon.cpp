@@ -97,7 +97,9 @@ Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
     if (request.value("info", false))
       return Json{{"pid", ::getpid()}, {"version", options.version}, {"build", build_id()}, {"clients", clients}, {"busy", busy()}};
     if (request.value("stop", false)) {
-      if (busy() && !request.value("force", false)) return fail(ErrorKind::Conflict, "jobs are running; stop it with force, or cancel them first");
+      if (busy() && !request.value("force", false))
+        return fail(ErrorKind::Conflict,
+                    "jobs are running, or agents or pages are connected over HTTP; stop it with force (--force), or end those first");
       told_to_stop = true;
       return Json{{"pid", ::getpid()}, {"stopping", true}};
     }

@@ -1,7 +1,8 @@
 #include "server/dashboard/dashboard.h"
 
 #include <atomic>
-#include <map>
+#include <exception>
+#include <functional>
 
 #include "core/base/parse_json.h"
 #include "core/base/resources.h"
@@ -44,6 +45,16 @@ http::Reply method_not_allowed() {
   return reply;
 }
 
+// A mistake of ours in one answer (or memory that has run out) must not end the daemon and its jobs.
+template <class T>
+T guarded(const std::function<T()>& work, const std::function<T(const Error&)>& failed) {
+  try {
+    return work();
+  } catch (const std::exception& e) {
+    return failed({ErrorKind::Internal, std::string("the dashboard failed: ") + e.what()});
+  }
+}
+
 constexpr std::string_view kApi = "/dashboard/api/";
 
 }  // namespace
@@ -60,12 +71,17 @@ struct Dashboard::Impl {
       : options(std::move(o)),
         api(service, jobs, options.workspace),
         threads(options.max_threads),
-        feed([this] { return canonical_dump(api.state()); }, options.look_every, options.max_streams) {}
+        slow_thread(1),
+        feed(
+            [this] {
+              return guarded<std::string>([this] { return canonical_dump(api.state()); }, [](const Error& e) { return canonical_dump(to_json(e)); });
+            },
+            options.look_every, options.max_streams) {}
 
   // Runs `work` on a thread of the pool; its reply is the answer.
-  void answer(const std::shared_ptr<http::Exchange>& exchange, std::function<http::Reply()> work) {
-    if (waiting.fetch_add(1) >= options.max_waiting || !threads.submit([this, exchange, work = std::move(work)] {
-          exchange->reply(work());
+  void answer(mcp::Executor& pool, const std::shared_ptr<http::Exchange>& exchange, std::function<http::Reply()> work) {
+    if (waiting.fetch_add(1) >= options.max_waiting || !pool.submit([this, exchange, work = std::move(work)] {
+          exchange->reply(guarded<http::Reply>(work, [](const Error& error) { return json_reply(tl::unexpected<Error>(error)); }));
           --waiting;
         })) {
       --waiting;
@@ -76,7 +92,7 @@ struct Dashboard::Impl {
   const DashboardOptions options;
   Api api;
   std::atomic<std::size_t> waiting{0};
-  mcp::Executor threads;
+  mcp::Executor threads, slow_thread;
   Feed feed;
 };
 
@@ -90,11 +106,14 @@ void Dashboard::add_to(http::Service& http) {
     if (request.method != "GET") return exchange->reply(method_not_allowed());
     const std::string name = request.path.substr(kApi.size());
     if (name == "events") return impl->feed.attach(exchange);
-    impl->answer(exchange, [impl, name, query = request.query] { return json_reply(impl->api.get(name, query)); });
+    // These may read every config of a campaign, or a file of many megabytes: they wait for each other, and nothing waits for them.
+    const bool slow = name == "importance" || name == "trace";
+    impl->answer(slow ? impl->slow_thread : impl->threads, exchange,
+                 [impl, name, query = request.query] { return json_reply(impl->api.get(name, query)); });
   });
   const auto page = [impl = impl_.get()](const http::Request& request, const std::shared_ptr<http::Exchange>& exchange) {
     if (request.method != "GET") return exchange->reply(method_not_allowed());
-    impl->answer(exchange, [impl, path = request.path] { return page_file(impl->options.page_folders, path); });
+    impl->answer(impl->threads, exchange, [impl, path = request.path] { return page_file(impl->options.page_folders, path); });
   };
   http.add_page("/dashboard", true, page);
   http.add_page("/dashboard/", true, page);

@@ -17,7 +17,7 @@ struct DashboardOptions {
   std::vector<std::filesystem::path> page_folders;  // where the built page may be; the first that has it
   std::chrono::milliseconds look_every{300};        // for changes, while somebody watches
   std::size_t max_streams = 400;
-  int max_threads = 3;            // reading the store for requests
+  int max_threads = 3;            // reading the store for requests; one more for those that take seconds
   std::size_t max_waiting = 256;  // requests that wait for a thread: more are refused with 503
 };
 

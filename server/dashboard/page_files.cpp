@@ -14,7 +14,8 @@ namespace {
 struct File {
   const char *path, *name, *type;
 };
-constexpr std::array<File, 3> kFiles{{{"/dashboard", "index.html", "text/html; charset=utf-8"},
+constexpr std::array<File, 4> kFiles{{{"/dashboard", "index.html", "text/html; charset=utf-8"},
+                                      {"/dashboard/", "index.html", "text/html; charset=utf-8"},
                                       {"/dashboard/app.js", "app.js", "text/javascript; charset=utf-8"},
                                       {"/dashboard/app.css", "app.css", "text/css; charset=utf-8"}}};
 

@@ -92,6 +92,17 @@ async function table(page, status) {
   await page.type('#filter', status.best.schedule_id);
   await press(page, 'Enter');
   await settled('one schedule', (r) => r.length >= 1 && r.some((x) => x.id === status.best.experiment));
+  await settled('and no other', (r) => r.length < 50);
+  await page.$eval('#filter', (e) => { e.value = ''; e.dispatchEvent(new Event('change')); });
+  await settled('every schedule', (r) => r.length === 50);
+  await page.type('#filter', (await text(page, 'tbody tr td code')));
+  await press(page, 'Enter');
+  await settled('the beginning of an id in sight', (r) => r.length >= 1 && r.length < 50);
+  await page.$eval('#filter', (e) => { e.value = ''; e.dispatchEvent(new Event('change')); });
+  await page.type('#filter', status.best.experiment);
+  await press(page, 'Enter');
+  await check.eventually('an experiment’s number opens it', () => text(page, 'dialog[open] #dialogtitle'), (v) => v.startsWith(`${status.best.experiment} `));
+  await press(page, 'Escape');
   await page.$eval('#filter', (e) => { e.value = 'no such'; e.dispatchEvent(new Event('change')); });
   await settled('nothing fits', (r) => r.length === 0);
   await page.$eval('#filter', (e) => { e.value = ''; e.dispatchEvent(new Event('change')); });
@@ -178,10 +189,22 @@ async function live(page) {
 async function reconnects(page, port) {
   await amk.run('serve', '--stop', '--force');
   await check.eventually('a lost daemon is noticed', () => connection(page), (v) => v === 'connecting');
-  await sleep(500);
+  await check.eventually('after a while it is said', () => text(page, '[role="alert"]'), (v) => v.includes('run “amk dashboard” again'));
   const again = await amk.run('dashboard', '--port', String(port));
   check.that('the address stays', again.url.includes(`:${port}/`), again.url);
   await check.eventually('the page comes back by itself', () => connection(page), (v) => v === 'live', 40_000);
+  await check.eventually('and says no more of it', () => page.$eval('[role="alert"]', (e) => e.hidden));
+  let asked = 0;
+  const count = () => { asked += 1; };
+  page.on('request', count);
+  await sleep(1500);
+  page.off('request', count);
+  check.that('a page that sees no change asks nothing', asked <= 8, asked); // what it asks once after coming back
+  asked = 0;
+  page.on('request', count);
+  await sleep(1500);
+  check.equal('and stays quiet', asked, 0);
+  page.off('request', count);
 }
 
 async function access(browser, url) {

@@ -106,6 +106,7 @@ TEST_CASE("a page that is not built says how to build it; a built one is served 
   CHECK(built.text.find("Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self';") != std::string::npos);
   CHECK(built.text.find("frame-ancestors 'none'") != std::string::npos);
   CHECK(built.text.find("unsafe") == std::string::npos);
+  CHECK(f.ask("/dashboard/", false).text.ends_with("<p>page</p>"));
   CHECK(f.ask("/dashboard/app.js", false).text.find("Content-Type: text/javascript") != std::string::npos);
   CHECK(f.ask("/dashboard/app.css", false).status == 404);
 }

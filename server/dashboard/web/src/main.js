@@ -100,7 +100,7 @@ async function ask(revision) {
       regions.update(c.best_verdict);
       document.title = `${c.workload} · amk`;
       if (!first) table.refresh();
-      shownRevision = `${id} ${c.revision}`;
+      shownRevision = revision;
       complain('');
     }
     askSlow(c);
@@ -145,11 +145,18 @@ function askForToken(detail) {
     h('form', { class: 'filters', onsubmit: (e) => { e.preventDefault(); setToken(field.value); feed.retry(); } }, field, h('button', { type: 'submit', class: 'primary' }, 'Open')), h('p', { class: 'quiet' }, detail ?? '')));
 }
 
+// A daemon that ended comes back at another port, unless it was told which: a person has to know.
+const gone = 'The daemon does not answer. If it has ended, run “amk dashboard” again; with --port this page finds the next one by itself.';
+let lostTimer = null;
 const feed = watch((next) => {
-  state = next;
+  clearTimeout(lostTimer);
+  lostTimer = null;
+  if (trouble.textContent === gone) complain('');
+  state = { campaigns: state?.campaigns ?? [], campaigns_total: 0, jobs: [], ...next };
   update();
 }, (what, detail) => {
   connection.title = detail ?? '';
+  if (what === 'connecting') lostTimer ??= setTimeout(() => complain(gone), 8000);
   if (what === connection.dataset.state) return;
   connection.dataset.state = what;
   connection.textContent = { live: 'live', connecting: 'reconnecting', refused: 'no access' }[what];

@@ -12,7 +12,7 @@ export function tableCard({ open, diff, complain }) {
     [['', 'any latency'], ['measured-gpu', 'measured'], ['predicted', 'predicted'], ['foreign', 'imported']].map(([v, t]) => h('option', { value: v }, t)));
   const sort = h('select', { 'aria-label': 'Order', onchange: () => first() },
     [['-time', 'newest first'], ['time', 'oldest first'], ['latency_us', 'fastest first'], ['-latency_us', 'slowest first']].map(([v, t]) => h('option', { value: v }, t)));
-  const schedule = h('input', { type: 'search', id: 'filter', placeholder: 'schedule id', 'aria-label': 'Schedule id', autocomplete: 'off', spellcheck: 'false', onchange: () => first(), onsearch: () => first() });
+  const schedule = h('input', { type: 'search', id: 'filter', placeholder: 'schedule id or e12', 'aria-label': 'Schedule id, its beginning as shown, or an experiment', autocomplete: 'off', spellcheck: 'false', onchange: () => search(), onsearch: () => search() });
   const all = h('label', { class: 'check' }, h('input', { type: 'checkbox', onchange: (e) => { everywhere = e.target.checked; first(); } }), 'all campaigns');
   const chips = h('div', { class: 'filters', role: 'group', 'aria-label': 'Outcomes' }, outcomes.map((o) =>
     h('button', { type: 'button', class: 'outcome', 'data-outcome': o, 'aria-pressed': 'false', onclick: (e) => {
@@ -31,6 +31,19 @@ export function tableCard({ open, diff, complain }) {
   const compare = h('button', { type: 'button', class: 'primary', onclick: () => picked.length === 2 && diff(picked[0], picked[1]) }, 'Compare two');
   const section = card('Experiments', compare, h('div', { class: 'filterbar' }, chips, h('div', { class: 'filters' }, kind, sort, schedule, all)), table, empty, h('div', { class: 'pager' }, back, where, forward));
 
+  // The table shows the beginnings of ids: one of a row in sight stands for the whole. An experiment is opened.
+  let wanted = '';
+  function search() {
+    const typed = schedule.value.trim();
+    if (/^e\d+$/.test(typed)) {
+      schedule.value = '';
+      open(typed);
+    }
+    const now = schedule.value.trim() && (rows.find((r) => r.schedule_id?.startsWith(typed))?.schedule_id ?? typed);
+    if (now === wanted) return;
+    wanted = now;
+    first();
+  }
   function first() {
     cursors = [''];
     page = 0;
@@ -48,7 +61,7 @@ export function tableCard({ open, diff, complain }) {
     const mine = request;
     try {
       const answer = await get('results', {
-        campaign: everywhere || kind.value === 'foreign' ? '' : campaign, outcome: [...chosenOutcomes], kind: kind.value, schedule_id: schedule.value.trim(), sort: sort.value, limit: pageSize, cursor: cursors[page] });
+        campaign: everywhere || kind.value === 'foreign' ? '' : campaign, outcome: [...chosenOutcomes], kind: kind.value, schedule_id: wanted, sort: sort.value, limit: pageSize, cursor: cursors[page] });
       if (mine !== request) return;
       rows = answer.rows;
       next = answer.next_cursor ?? '';
@@ -113,7 +126,7 @@ export function tableCard({ open, diff, complain }) {
     h('td', { class: 'number' }, us(r.latency_us), r.latency_kind && h('small', {}, ` ${kindWord(r.latency_kind)}`)),
     h('td', { class: 'number wide' }, r.pct_of_roofline === undefined ? '–' : `${digits(r.pct_of_roofline, 3)} %`),
     h('td', { class: 'wide' }, r.reason ?? ''),
-    h('td', { class: 'wider' }, h('code', {}, (r.schedule_id ?? '').slice(0, 11))),
+    h('td', { class: 'wider' }, h('code', { title: r.schedule_id }, (r.schedule_id ?? '').slice(0, 11))),
     h('td', { class: 'wider text' }, r.description ?? ''),
     h('td', { class: 'wider' }, h('time', { datetime: r.ended ?? '' }, when(r.ended))));
   }
