@@ -11,11 +11,16 @@
 
 #include "core/base/json.h"
 #include "core/base/parse_json.h"
+#include "core/base/resources.h"
+#include "kernels/registry.h"
 #include "kernels/worker.h"
+#include "orchestrator/strategy/strategy.h"
 #include "server/cli/call.h"
+#include "server/cli/completion.h"
 #include "server/cli/dashboard.h"
 #include "server/cli/output.h"
 #include "server/cli/serve.h"
+#include "server/cli/setup.h"
 #include "server/cli/verbs.h"
 #include "server/tools/app.h"
 #include "server/tools/fault_injection.h"
@@ -74,6 +79,8 @@ struct Arguments {
   std::vector<std::string> diff;
   ServeOptions serve;
   DashboardOptions dashboard;
+  SetupOptions setup;
+  std::string shell;
   std::int64_t budget = 8, iters = 0, seed = 1, limit = 20, max_tokens = 16, position = 256;
   double minutes = 0, wait_s = 0, latency_us = 0, pct_roofline = 0, idle_exit_s = 600;
   bool overnight = false, cold = false, reopen = false, cancel = false, best = false, verify = false, background = false, detach = false;
@@ -177,6 +184,8 @@ class Program {
   void declare_local();
   int import_rows();
   int trace_step();
+  int set_up();
+  int print_completion();
 
   int stdout_fd_;
   Globals globals_;
@@ -375,6 +384,29 @@ int Program::trace_step() {
   return finish(done);
 }
 
+int Program::set_up() {
+  // Only where a person is at both ends.
+  if (::isatty(STDIN_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0) {
+    a_.setup.ask = [](const std::string& question) {
+      std::cerr << question << std::flush;
+      std::string answer;
+      std::getline(std::cin, answer);
+      return answer == "y" || answer == "Y" || answer == "yes";
+    };
+  }
+  return finish(setup(a_.setup));
+}
+
+// The one verb whose output is no JSON: a shell reads it.
+int Program::print_completion() {
+  CompletionWords words{known_workloads(), {}, strategy_names()};
+  if (const auto resources = find_resources()) words.gpus = gpu_target_names(resources->config() / "gpus");
+  words.gpus.push_back("auto");
+  const auto script = completion(a_.shell, app_, words);
+  if (!script) return failed(script.error());
+  return ::write(stdout_fd_, script->data(), script->size()) == static_cast<ssize_t>(script->size()) ? kOk : kMachinery;
+}
+
 int Program::import_rows() {
   std::error_code code;
   Json args = {{"file", std::filesystem::absolute(a_.file, code).string()}};
@@ -457,6 +489,18 @@ void Program::declare_local() {
       return serve_daemon(globals_.workspace, a_.serve, stdout_fd_);
     };
   });
+
+  CLI::App* configure =
+      app_.add_subcommand("setup", "Configuration with which a coding agent starts this amk; --write merges it into the client's file");
+  configure->add_option("client", a_.setup.client, "claude or codex")->required();
+  configure->add_flag("--write", a_.setup.write, "Merge it into the file, after asking");
+  configure->add_flag("--yes", a_.setup.yes, "Do not ask");
+  configure->add_option("--file", a_.setup.file, "The file; default ./.mcp.json, or $CODEX_HOME/config.toml (~/.codex/config.toml)");
+  configure->callback([this] { action_ = [this] { return set_up(); }; });
+
+  CLI::App* complete = app_.add_subcommand("completion", "Shell completion: source <(amk completion bash); bash, zsh or fish");
+  complete->add_option("shell", a_.shell, "bash, zsh or fish")->required();
+  complete->callback([this] { action_ = [this] { return print_completion(); }; });
 
   CLI::App* page = app_.add_subcommand("dashboard", "Address of a page that follows the campaigns, served by the daemon on loopback");
   page->add_option("--port", a_.dashboard.port, "Port; 0: any free one")->capture_default_str();

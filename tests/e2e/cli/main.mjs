@@ -3,5 +3,6 @@ import './evaluation.mjs';
 import './campaign.mjs';
 import './generate.mjs';
 import './http.mjs';
+import './setup.mjs';
 
 await runAll();
