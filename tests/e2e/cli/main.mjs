@@ -4,5 +4,6 @@ import './campaign.mjs';
 import './generate.mjs';
 import './http.mjs';
 import './setup.mjs';
+import './shims.mjs';
 
 await runAll();
