@@ -7,6 +7,7 @@
 
 #include "core/base/json.h"
 #include "core/base/random.h"
+#include "orchestrator/campaign/knob_importance.h"
 #include "orchestrator/service/impl.h"
 #include "orchestrator/strategy/archive.h"
 
@@ -28,41 +29,17 @@ std::string number_text(double v) {
   return text;
 }
 
-// Share of the variance of log latency that a knob's choice explains (eta squared), over the correct experiments. Choices are confounded in
-// a search that moves one knob at a time, so this is a hint, and says on how many observations it rests.
 Json knob_importance(const SearchSpace& space, const std::vector<Tried>& tried) {
-  std::vector<std::pair<const Point*, double>> seen;
-  for (const Tried& t : tried)
-    if (t.experiment.latency_us && !t.experiment.quarantined) seen.emplace_back(&t.point, std::log(*t.experiment.latency_us));
-  Json out = Json::array();
-  constexpr std::size_t kFewest = 6;
-  if (seen.size() < kFewest) return out;
-  double mean = 0;
-  for (const auto& [point, y] : seen) mean += y;
-  mean /= static_cast<double>(seen.size());
-  double total = 0;
-  for (const auto& [point, y] : seen) total += (y - mean) * (y - mean);
-  if (total <= 0) return out;
-  std::vector<std::pair<double, std::size_t>> ranked;
-  for (std::size_t k = 0; k < space.knobs.size(); ++k) {
-    std::map<std::uint16_t, std::pair<double, double>> groups;  // choice -> sum, count
-    for (const auto& [point, y] : seen) {
-      auto& [sum, count] = groups[(*point)[k]];
-      sum += y;
-      count += 1;
-    }
-    if (groups.size() < 2) continue;
-    double between = 0;
-    for (const auto& [choice, group] : groups) between += group.second * std::pow(group.first / group.second - mean, 2);
-    ranked.emplace_back(between / total, k);
+  constexpr std::size_t kShown = 5;
+  KnobImportance importance;
+  for (const Tried& t : tried) {
+    if (!t.experiment.latency_us || t.experiment.quarantined) continue;
+    std::vector<std::pair<std::string, std::string>> choices;
+    for (std::size_t k = 0; k < space.knobs.size(); ++k) choices.emplace_back(space.knobs[k].name, std::to_string(t.point[k]));
+    importance.add(choices, *t.experiment.latency_us);
   }
-  std::sort(ranked.rbegin(), ranked.rend());
-  const char* confidence = seen.size() < 15 ? "low" : seen.size() < 60 ? "medium" : "high";
-  for (std::size_t i = 0; i < std::min<std::size_t>(ranked.size(), 5); ++i)
-    out.push_back({{"knob", space.knobs[ranked[i].second].name},
-                   {"explains", std::round(ranked[i].first * 100) / 100},
-                   {"observations", seen.size()},
-                   {"confidence", confidence}});
+  Json out = Json::array();
+  for (const KnobShare& share : importance.ranked(kShown)) out.push_back(to_json(share));
   return out;
 }
 

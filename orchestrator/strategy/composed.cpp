@@ -8,6 +8,7 @@
 namespace amk {
 namespace {
 
+constexpr std::size_t kFavourites = 3;          // of the prior, in the start
 constexpr std::size_t kInitial = 5;             // points before any model is asked
 constexpr int kPatience = 12;                   // evaluations without a better best
 constexpr double kLead = 0.95, kStalled = 0.5;  // the Gaussian process's share of the turns
@@ -58,12 +59,9 @@ Portfolio::Portfolio(const SearchSpace& space, const StrategyOptions& options)
   arms_.push_back({iterated_local_proposer()});
 }
 
-// The prior's favourites first: the best, then ones that differ from everything known in at least two knobs, so that a prior that is wrong
-// about one knob is not asked the same question again.
+// The prior's favourites: the best, then ones that differ from everything known in at least two knobs, so that a prior that is wrong about one
+// knob is not asked the same question again.
 std::optional<Point> Portfolio::favourite() {
-  constexpr std::size_t kAsked = 3;
-  if (!trend_ || asked_favourites_ >= kAsked) return std::nullopt;
-  ++asked_favourites_;
   for (const Point& point : trend_->favourites()) {
     if (archive_.known(point)) continue;
     const auto differs = [&](const Point& other) {
@@ -79,10 +77,39 @@ std::optional<Point> Portfolio::favourite() {
   return std::nullopt;
 }
 
+// Whether every favourite told so far beats every other point of the start. A useless prior has it once in ten times.
+bool Portfolio::prior_convinces() const {
+  double worst_favourite = 0, best_other = HUGE_VAL;
+  for (const Observation& o : archive_.observations()) {
+    const double cost = o.cost.value_or(HUGE_VAL);
+    if (favourites_asked_.count(o.point) != 0)
+      worst_favourite = std::max(worst_favourite, cost);
+    else
+      best_other = std::min(best_other, cost);
+  }
+  return worst_favourite < best_other;
+}
+
+// A start without models. Cold: points spread over the space. With a prior: its favourites and spread points in turn; when the favourites do
+// not stand out, the spread points of a cold start follow in full, so that a wrong prior costs its favourites and no more.
+std::optional<Point> Portfolio::initial() {
+  if (trend_ && favourites_asked_.size() < kFavourites && favourites_asked_.size() <= spread_asked_) {
+    if (auto point = favourite()) {
+      favourites_asked_.insert(*point);
+      return point;
+    }
+  }
+  const bool short_start = trend_ && spread_asked_ + 1 >= kFavourites && prior_convinces();
+  // Points told from elsewhere are a start, too.
+  const std::size_t others = archive_.asked_or_told() - std::min(archive_.asked_or_told(), favourites_asked_.size());
+  if (short_start || others >= kInitial) return std::nullopt;
+  ++spread_asked_;
+  return spread_point(archive_, rng_);
+}
+
 std::optional<Point> Portfolio::next() {
   if (auto point = next_start(start_, archive_)) return point;
-  if (auto point = favourite()) return point;
-  if (archive_.asked_or_told() < kInitial) return spread_point(archive_, rng_);
+  if (auto point = initial()) return point;
   // The Gaussian process leads: on tens of observations it is worth several of the others. When it has not improved the best for a while, the
   // others get half of the turns, by credit a use and one time in four by lot: where the process is blind, their walks lead out.
   std::size_t chosen = 0;

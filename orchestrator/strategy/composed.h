@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "orchestrator/strategy/proposer.h"
@@ -41,14 +42,17 @@ class Portfolio : public Strategy {
     double credit = 1, uses = 1;  // exponentially forgotten
   };
   std::optional<Point> next();
+  std::optional<Point> initial();
   std::optional<Point> favourite();
+  bool prior_convinces() const;
 
   SearchSpace space_;
   Archive archive_;
   Rng rng_;
   std::vector<Point> start_;
   std::shared_ptr<const Trend> trend_;  // null without a prior
-  std::size_t asked_favourites_ = 0;
+  std::unordered_set<Point, PointHash> favourites_asked_;
+  std::size_t spread_asked_ = 0;
   int since_improvement_ = 0;
   std::vector<Arm> arms_;
   std::unordered_map<Point, int, PointHash> asked_by_;  // index of the arm, -1: nobody

@@ -13,16 +13,16 @@
 namespace amk {
 namespace {
 
-constexpr std::size_t kTrainingLimit = 200;  // bounds the time of a suggestion: the best half, and an even sample of the rest
+constexpr std::size_t kTrainingLimit = 128;  // bounds the time of a suggestion: the best half, and an even sample of the rest
 constexpr std::size_t kFewest = 5;           // observations before the model is asked
 // A trend that ranks the observations no better than this is left out: its weight in the process would fade, but slowly, and meanwhile it
 // decides where observations are made.
-constexpr std::size_t kJudged = 6;            // observations before it is judged
-constexpr double kBelieved = 0.3;             // Spearman's rank correlation
+constexpr std::size_t kJudged = 5;            // observations before it is judged
+constexpr double kBelieved = 0.5;             // Spearman's rank correlation
 constexpr std::size_t kElites = 5;            // whose neighbourhoods are looked at
-constexpr std::size_t kPool = 600;            // random candidates beside them
+constexpr std::size_t kPool = 400;            // random candidates beside them
 constexpr int kSteps = 60, kFewestSteps = 6;  // of fitting weights, at each tenth more observations
-constexpr std::size_t kExact = 200;           // candidates whose deviation is computed, too: the best by mean, and some others
+constexpr std::size_t kExact = 128;           // candidates whose deviation is computed, too: the best by mean, and some others
 
 struct Training {
   std::vector<const Point*> points;
@@ -41,12 +41,19 @@ Training training_set(const Archive& archive) {
   std::nth_element(correct.begin(), middle, correct.end());
   const double bend = std::log(*middle);
   if (all.size() > kTrainingLimit) {
-    std::stable_sort(all.begin(), all.end(),
-                     [](const Observation* a, const Observation* b) { return a->cost.value_or(HUGE_VAL) < b->cost.value_or(HUGE_VAL); });
     constexpr std::size_t kHalf = kTrainingLimit / 2;
-    const double stride = static_cast<double>(all.size() - kHalf) / static_cast<double>(kHalf);
-    for (std::size_t i = 0; i < kHalf; ++i) all[kHalf + i] = all[kHalf + static_cast<std::size_t>(stride * static_cast<double>(i))];
-    all.resize(kTrainingLimit);
+    const auto better = [](const Observation* a, const Observation* b) {  // a total order: earlier ones first among equals
+      const double x = a->cost.value_or(HUGE_VAL), y = b->cost.value_or(HUGE_VAL);
+      return x != y ? x < y : a < b;
+    };
+    std::vector<const Observation*> ranked = all, rest;
+    std::nth_element(ranked.begin(), ranked.begin() + kHalf, ranked.end(), better);
+    const Observation* const bar = ranked[kHalf];
+    std::vector<const Observation*> kept;
+    for (const Observation* o : all) (better(o, bar) ? kept : rest).push_back(o);
+    const double stride = static_cast<double>(rest.size()) / static_cast<double>(kHalf);
+    for (std::size_t i = 0; i < kHalf; ++i) kept.push_back(rest[static_cast<std::size_t>(stride * static_cast<double>(i))]);
+    all = std::move(kept);
   }
   Training out;
   for (const Observation* o : all) {

@@ -1,0 +1,102 @@
+// The report's history and plots against values worked out from the runs below; knob importance by hand.
+#include <cmath>
+
+#include "orchestrator/campaign/history.h"
+#include "orchestrator/campaign/knob_importance.h"
+#include "tests/unit/campaign/fixture.h"
+
+using namespace amk;
+using namespace amk::test;
+
+TEST_CASE("knob importance: what explains all, nothing, or a part, by hand") {
+  KnobImportance all;
+  for (int i = 0; i < 8; ++i) all.add({{"a", std::to_string(i % 2)}, {"b", std::to_string(i / 4)}}, i % 2 ? std::exp(1.0) : 1.0);
+  const auto ranked = all.ranked(5);
+  REQUIRE(ranked.size() == 1);  // b's groups have equal means: corrected for its choices it explains less than nothing
+  CHECK(ranked[0].knob == "a");
+  CHECK(ranked[0].explains == doctest::Approx(1));
+  CHECK(ranked[0].observations == 8);
+  CHECK(ranked[0].confidence == "low");
+
+  // Logs 0, 0, 1, 1 with a = 0 and 1, 1, 2, 2 with a = 1: total 4, between 2, within 2; (2 - 1·2/6) / 4.
+  KnobImportance part;
+  for (const auto& [a, y] : {std::pair{"0", 0.0}, {"0", 0.0}, {"0", 1.0}, {"0", 1.0}, {"1", 1.0}, {"1", 1.0}, {"1", 2.0}, {"1", 2.0}})
+    part.add({{"a", a}}, std::exp(y));
+  REQUIRE(part.ranked(1).size() == 1);
+  CHECK(part.ranked(1)[0].explains == doctest::Approx((2.0 - 2.0 / 6.0) / 4.0));
+
+  // A knob with a choice of its own for every row explains nothing, though its groups fit perfectly.
+  KnobImportance unique;
+  for (int i = 0; i < 10; ++i) unique.add({{"serial", std::to_string(i)}}, 1.0 + i);
+  CHECK(unique.ranked(5).empty());
+  KnobImportance few;
+  for (int i = 0; i < 5; ++i) few.add({{"a", std::to_string(i % 2)}}, 1.0 + i % 2);
+  CHECK(few.ranked(5).empty());
+}
+
+TEST_CASE("leaves of a config are dotted paths; lists are whole") {
+  const auto leaves = config_leaves({{"a", {{"b", 1}, {"c", "x"}}}, {"d", {1, 2}}});
+  REQUIRE(leaves.size() == 3);
+  CHECK(leaves[0] == std::pair<std::string, std::string>{"a.b", "1"});
+  CHECK(leaves[1] == std::pair<std::string, std::string>{"a.c", "\"x\""});
+  CHECK(leaves[2] == std::pair<std::string, std::string>{"d", "[1,2]"});
+}
+
+TEST_CASE("a report shows the course of the best, what was believed, where the time went, and plots that say so") {
+  Lab lab;
+  lab.run(1, 100);
+  lab.run(2, 120);
+  lab.run(3, 80);
+  Verdict asked = verdict_of(config(7), 90);
+  asked.notes = "hypothesis: wider <tiles> help";
+  must(lab.service->issue(lab.campaign, asked));
+  const auto report = must(lab.service->report(lab.campaign));
+  const Json& h = report.json["history"];
+  // Kept: the first (baseline) and the third; the second was slower.
+  REQUIRE(h["course"].size() == 2);
+  CHECK(h["course"][0]["n"] == 1);
+  CHECK(h["course"][0]["latency_us"] == 100.0);
+  CHECK(h["course"][1]["n"] == 3);
+  CHECK(h["course"][1]["latency_us"] == 80.0);
+  CHECK(h["experiments_read"] == 3);
+  bool found = false;
+  for (const Json& e : h["hypotheses"])
+    if (e["hypothesis"] == "wider <tiles> help") {
+      found = true;
+      CHECK(e["outcome"] == "not recorded");
+      CHECK(e["latency_us"] == 90.0);
+    }
+  CHECK(found);
+  CHECK(report.markdown.find("wider \\<tiles> help") != std::string::npos);
+  CHECK(report.markdown.find("-best-so-far.svg)") != std::string::npos);
+  REQUIRE(report.plots.size() == 4);
+  CHECK(report.plots[0].first == "best-so-far");
+  for (const auto& [name, svg] : report.plots) {
+    CHECK(svg.rfind("<svg ", 0) == 0);
+    CHECK(svg.find("nan") == std::string::npos);
+  }
+}
+
+TEST_CASE("the report of an empty campaign has plots that say nothing yet") {
+  Lab lab;
+  const auto report = must(lab.service->report(lab.campaign));
+  CHECK(report.json["history"]["course"].empty());
+  CHECK(report.plots.size() == 4);
+}
+
+TEST_CASE("phases add up to the time of the experiments") {
+  Lab lab;
+  const auto run = [&](int n, double latency, std::int64_t us, const Json& phases) {
+    const Ticket t = lab.begin(config(n));
+    lab.clock.advance_us(us);
+    must(lab.service->finish(t, verdict_of(config(n), latency), phases));
+  };
+  run(1, 100, 3'000'000, {{"build_us", 1'000'000}, {"gate_us", 500'000}});
+  run(2, 90, 2'000'000, {{"build_us", 2'000'000}});
+  run(3, 95, 4'000'000, nullptr);
+  const Json phases = must(lab.service->report(lab.campaign)).json["history"]["time_by_phase_s"];
+  CHECK(phases["build"].get<double>() == doctest::Approx(3));
+  CHECK(phases["gate"].get<double>() == doctest::Approx(0.5));
+  CHECK(phases["other"].get<double>() == doctest::Approx(1.5));
+  CHECK(phases["evaluation"].get<double>() == doctest::Approx(4));
+}
