@@ -159,3 +159,27 @@ test('results: import is foreign and never a best; export; pages', (ws) => {
   equal(exported.rows, 5, 'exported');
   equal(fs.readFileSync(path.join(ws.dir, 'out.csv'), 'utf8').trimEnd().split('\n').length, 6, 'header and rows');
 });
+
+test('report: a hypothesis comes back with what became of it; plots lie beside it', (ws) => {
+  const verdict = ws.amk(['eval', 'toy', '--gpu', 'h100', '--device', 'cpu', '--hypothesis', 'shallow | pipelines <win>', '--config', '{"pipelining_depth":1}']).json;
+  ws.amk(['loop', 'toy', '--gpu', 'h100', '--budget', '8', '--device', 'cpu']);
+  const report = ws.amk(['orchestrate', 'report', '--campaign', verdict.campaign]).json;
+  const history = JSON.parse(fs.readFileSync(report.json_path, 'utf8')).history;
+  const mine = history.hypotheses.find((h) => h.hypothesis === 'shallow | pipelines <win>');
+  equal([mine?.schedule_id, mine?.outcome, mine?.latency_us], [verdict.schedule_id, 'not recorded', verdict.latency_us], 'hypothesis');
+  equal(history.experiments_read, 8, 'experiments');
+  equal(report.plots.length, 4, 'plots');
+  for (const plot of report.plots) {
+    ok(fs.readFileSync(plot, 'utf8').startsWith('<svg '), plot);
+    ok(report.markdown.includes(`(${path.basename(plot)})`) || /knobs|phases/.test(plot), `report shows ${plot}`);
+  }
+});
+
+test('prior: another campaign is a source of the next one, and cold ignores it', (ws) => {
+  ws.amk(['loop', 'toy', '--gpu', 'h100', '--budget', '12', '--device', 'cpu']);
+  const warm = ws.amk(['loop', 'toy', '--gpu', 'h200', '--budget', '6', '--device', 'cpu']).json;
+  equal([warm.prior.rows, warm.prior.sources[0]?.campaign], [12, 'toy on h100 (cpu)'], 'source');
+  ok(['corpus', 'cost-model'].includes(warm.prior.chosen), warm.prior.chosen);
+  const cold = ws.amk(['loop', 'toy', '--gpu', 'a100', '--budget', '6', '--device', 'cpu', '--cold']);
+  equal([cold.code, cold.json.prior], [0, null], 'cold');
+});
