@@ -29,6 +29,17 @@ std::string number_text(double v) {
   return text;
 }
 
+double rounded(double us) { return std::round(us * 1000) / 1000; }  // nanoseconds: what is shown, not what is stored
+
+// Agents read all of it: under 8 KB whatever the space is. What was tried goes first, the space and the suggestions stay.
+void fit_reply(Json& out) {
+  constexpr std::size_t kReplyLimit = 7900;
+  Json& around = out["tried"]["around_incumbent"];
+  while (out.dump().size() > kReplyLimit && !around.empty()) around.erase(around.size() - 1);
+  Json& knobs = out["knobs_that_matter"];
+  while (out.dump().size() > kReplyLimit && knobs.size() > 1) knobs.erase(knobs.size() - 1);
+}
+
 Json knob_importance(const SearchSpace& space, const std::vector<Tried>& tried) {
   constexpr std::size_t kShown = 5;
   KnobImportance importance;
@@ -66,9 +77,10 @@ Json suggestions(const Workload& workload, const Point& incumbent, const Archive
     if (++used[k] > 2) continue;
     const double change = 100.0 * (us / incumbent_predicted_us - 1.0);
     const Knob& knob = space.knobs[k];
-    const std::string why = knob.name + " " + knob.choices[incumbent[k]].dump() + " -> " + knob.choices[point[k]].dump() + ": predicted " +
-                            (change <= 0 ? number_text(-change) + "% faster" : number_text(change) + "% slower");
-    out.push_back({{"change", {{knob.name, knob.choices[point[k]]}}}, {"predicted_us", us}, {"why", why}});
+    constexpr double kSame = 0.005;  // percent
+    const std::string effect = std::abs(change) < kSame ? "the same" : number_text(std::abs(change)) + (change < 0 ? "% faster" : "% slower");
+    const std::string why = knob.name + " " + knob.choices[incumbent[k]].dump() + " -> " + knob.choices[point[k]].dump() + ": predicted " + effect;
+    out.push_back({{"change", {{knob.name, knob.choices[point[k]]}}}, {"predicted_us", rounded(us)}, {"why", why}});
   }
   return out;
 }
@@ -106,7 +118,7 @@ Result<Json> Service::propose(const std::string& model, const std::string& gpu, 
       if (differing != 1) continue;
       Json row = {{"change", {{space.knobs[at].name, space.knobs[at].choices[it->point[at]]}}},
                   {"outcome", it->experiment.outcome ? to_string(*it->experiment.outcome) : "running"}};
-      if (it->experiment.latency_us) row["latency_us"] = *it->experiment.latency_us;
+      if (it->experiment.latency_us) row["latency_us"] = rounded(*it->experiment.latency_us);
       around.push_back(std::move(row));
     }
   }
@@ -122,6 +134,7 @@ Result<Json> Service::propose(const std::string& model, const std::string& gpu, 
   out["tried"] = {{"experiments", tried.size()}, {"counts", counts}, {"around_incumbent", around}};
   out["knobs_that_matter"] = knob_importance(space, tried);
   out["suggestions"] = incumbent_point && predicted ? suggestions(workload, *incumbent_point, archive, *predicted) : Json::array();
+  fit_reply(out);
   return out;
 }
 
