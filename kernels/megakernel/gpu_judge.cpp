@@ -115,7 +115,7 @@ Result<Verdict> GpuJudge::blame(Verdict verdict, const Error& error, const Progr
   return verdict;
 }
 
-Result<Verdict> GpuJudge::judge(const Workload& any, const Json& canonical, const std::optional<Json>& incumbent, const Progress& progress) {
+Result<Verdict> GpuJudge::judge(const Workload& any, const Json& canonical, const std::optional<Json>& incumbent, const Progress& progress) try {
   const auto* mine = dynamic_cast<const MegakernelWorkload*>(&any);
   if (mine == nullptr) return fail(ErrorKind::Internal, any.id() + " is not a megakernel workload");
   const MegakernelWorkload& workload = *mine;
@@ -218,6 +218,8 @@ Result<Verdict> GpuJudge::judge(const Workload& any, const Json& canonical, cons
   append_note(verdict, flush ? "Cold: L2 flushed before every sample." : "Cold by size: the weights exceed L2.");
   say(1.0, "judged");
   return verdict;
+} catch (const Json::exception& e) {
+  return fail(ErrorKind::Internal, std::string("the GPU worker's reply is malformed: ") + e.what());
 }
 
 Result<GpuDecode> GpuJudge::decode(const MegakernelWorkload& workload, const Json& canonical, const std::vector<int>& prompt, int count, bool logits,

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -88,6 +89,13 @@ struct Arguments {
 
 void put(Json& args, const char* key, const std::string& value) {
   if (!value.empty()) args[key] = value;
+}
+
+// JSON has no infinities and no NaN: they would travel as null and count as left out.
+Status put_number(Json& args, const char* key, double value) {
+  if (!std::isfinite(value)) return bad_field(key, std::to_string(value), "a finite number");
+  args[key] = value;
+  return {};
 }
 
 // A verb that is one tool call: builds its arguments; `judge_exit` reads the exit code off the result.
@@ -257,7 +265,7 @@ void Program::declare_evaluation() {
   tool(research, {"amk_autoresearch",
                   [this]() -> Result<Json> {
                     AMK_TRY(args, search_args());
-                    if (a_.minutes > 0) args["minutes"] = a_.minutes;
+                    if (a_.minutes > 0) AMK_CHECK(put_number(args, "minutes", a_.minutes));
                     if (a_.iters > 0) args["iters"] = a_.iters;
                     args["overnight"] = a_.overnight;
                     args["reopen"] = a_.reopen;
@@ -297,8 +305,8 @@ void Program::declare_campaigns() {
                   put(args, "kind", a_.kind);
                   put(args, "description", a_.description);
                   put(args, "idempotency_key", a_.idempotency_key);
-                  if (!latency->empty()) args["latency_us"] = a_.latency_us;
-                  if (!pct->empty()) args["pct_roofline"] = a_.pct_roofline;
+                  if (!latency->empty()) AMK_CHECK(put_number(args, "latency_us", a_.latency_us));
+                  if (!pct->empty()) AMK_CHECK(put_number(args, "pct_roofline", a_.pct_roofline));
                   if (!a_.config.empty()) {
                     AMK_TRY(config, read_config(a_.config, "--config"));
                     args["config"] = std::move(config);
