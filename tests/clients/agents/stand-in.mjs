@@ -2,10 +2,12 @@
 // loopback, and its "thoughts" are a function from what it was shown to the next tool call. What it was shown is kept for the test.
 import http from 'node:http';
 
-// `decide(results)`: results so far, in order, as {tool, text}; returns {tool, args} or null when it is finished.
+const textOf = (content) => (typeof content === 'string' ? content : (content ?? []).map((c) => c.text ?? '').join(''));
+
+// `decide(results)`: results so far, in order, as {tool, args, text, isError}; returns {tool, args} or null when it is finished.
 export class StandIn {
-  results = [];  // {tool, text} as the model saw them
-  tools = [];    // the tool definitions as the model saw them
+  results = [];  // {tool, args, text, isError} as the model saw them; isError undefined where the API has no such flag
+  tools = [];    // names of amk's tools that the model was offered
   pending = null;
   constructor(decide) { this.decide = decide; }
 
@@ -35,7 +37,7 @@ export class StandIn {
     if (this.pending) {
       const result = shown.get(this.pending.id);
       if (result === undefined) return this.pending;  // asked again without the result: the same answer
-      this.results.push({ tool: this.pending.tool, text: result });
+      this.results.push({ tool: this.pending.tool, args: this.pending.args, ...result });
       this.pending = null;
     }
     const call = this.decide(this.results);
@@ -45,12 +47,12 @@ export class StandIn {
 
   anthropic(body, res) {
     const mine = (body.tools ?? []).filter((t) => t.name.startsWith('mcp__amk__'));
-    if (mine.length) this.tools = mine;
+    if (mine.length) this.tools = mine.map((t) => t.name.slice('mcp__amk__'.length));
     const shown = new Map();
     for (const message of body.messages ?? [])
       for (const part of Array.isArray(message.content) ? message.content : [])
         if (part.type === 'tool_result')
-          shown.set(part.tool_use_id, typeof part.content === 'string' ? part.content : (part.content ?? []).map((c) => c.text ?? '').join(''));
+          shown.set(part.tool_use_id, { text: textOf(part.content), isError: part.is_error === true });
     const call = mine.length ? this.next(shown) : null;  // side questions (titles, summaries) come without tools
     const block = call ? { type: 'tool_use', id: call.id, name: `mcp__amk__${call.tool}`, input: {} } : { type: 'text', text: '' };
     const delta = call ? { type: 'input_json_delta', partial_json: JSON.stringify(call.args) } : { type: 'text_delta', text: 'finished' };
@@ -66,12 +68,13 @@ export class StandIn {
   }
 
   openai(body, res) {
-    if ((body.tools ?? []).length) this.tools = body.tools;
+    const mine = (body.tools ?? []).find((t) => t.type === 'namespace' && t.name === 'mcp__amk');
+    if (mine) this.tools = mine.tools.map((t) => t.name);
     const shown = new Map();
     for (const item of body.input ?? [])
       if (item.type === 'function_call_output')
-        shown.set(item.call_id, typeof item.output === 'string' ? item.output : (item.output ?? []).map((c) => c.text ?? '').join(''));
-    const call = this.next(shown);
+        shown.set(item.call_id, { text: textOf(item.output).replace(/^Wall time: [^\n]*\nOutput:\n/, '') });  // Codex's own two lines before the result
+    const call = mine ? this.next(shown) : null;
     const item = call
       ? { type: 'function_call', id: `f${call.id}`, call_id: call.id, namespace: 'mcp__amk', name: call.tool, arguments: JSON.stringify(call.args), status: 'completed' }
       : { type: 'message', id: 'm', role: 'assistant', status: 'completed', content: [{ type: 'output_text', text: 'finished', annotations: [] }] };

@@ -22,16 +22,18 @@ test('fifty shims ended in every way: no orphan, no lost campaign', async (ws) =
     child.stdout.on('error', () => {});
     child.stdin.on('error', () => {});
     child.stdin.write(JSON.stringify({ jsonrpc: '2.0', id: 0, method: 'initialize', params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 't', version: '0' } } }) + '\n');
-    if (i % 2) child.stdin.write(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'amk_eval', arguments: { model: 'small', gpu: 'h100', device: 'cpu', config: {} } } }) + '\n');
+    if (i % 4 >= 2) child.stdin.write(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'amk_eval', arguments: { model: 'small', gpu: 'h100', device: 'cpu', config: {} } } }) + '\n');
     children.push(child);
   }
   await sleep(500);
+  equal(shimsOf(ws), 50, 'shims alive before');
   for (const [i, child] of children.entries()) {
-    if (i % 5 === 0) child.kill('SIGKILL');
-    if (i % 5 === 1) child.kill('SIGTERM');
-    if (i % 5 === 2) child.stdin.end();
-    if (i % 5 === 3) { child.stdout.destroy(); child.stdin.write(JSON.stringify({ jsonrpc: '2.0', id: 2, method: 'ping' }) + '\n'); }
-    if (i % 5 === 4) child.kill('SIGINT');
+    if (i % 6 === 0) child.kill('SIGKILL');
+    if (i % 6 === 1) child.kill('SIGTERM');
+    if (i % 6 === 2) child.stdin.end();
+    if (i % 6 === 3) { child.stdout.destroy(); child.stdin.write(JSON.stringify({ jsonrpc: '2.0', id: 2, method: 'ping' }) + '\n'); }
+    if (i % 6 === 4) child.kill('SIGINT');
+    if (i % 6 === 5) child.kill('SIGHUP');
   }
   for (let i = 0; i < 200 && shimsOf(ws) > 0; i++) await sleep(50);
   equal(shimsOf(ws), 0, 'shims left');
