@@ -100,7 +100,7 @@ TEST_CASE("smuggling: an ambiguous length is refused and the connection closed, 
       "Bad: 0\r\n\r\n",
       "POST /b HTTP/1.1\r\nHost: x\r\nA: b\x01"
       "c\r\n\r\n",
-      std::string("POST /b HTTP/1.1\r\nHost: x\r\nA: b\0c\r\n\r\n", 41),
+      std::string("POST /b HTTP/1.1\r\nHost: x\r\nA: b") + '\0' + "c\r\n\r\n",
       "POST /b HTTP/9.9\r\nHost: x\r\n\r\n",
       "POST http://evil/b HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
       "nonsense\r\n\r\n",
