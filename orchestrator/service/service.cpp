@@ -152,7 +152,11 @@ Result<Json> Service::report(const std::string& campaign) {
     AMK_CHECK(write_file(path, svg));
     plots.push_back(path);
   }
-  return Json{{"campaign", to_string(id)}, {"plots", plots}, {"markdown", report.markdown}, {"path", base.string() + ".md"}, {"json_path", base.string() + ".json"}};
+  return Json{{"campaign", to_string(id)},
+              {"plots", plots},
+              {"markdown", report.markdown},
+              {"path", base.string() + ".md"},
+              {"json_path", base.string() + ".json"}};
 }
 
 Result<Json> Service::record(const std::string& campaign, RecordRequest request) {

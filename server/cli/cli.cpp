@@ -288,6 +288,9 @@ void Program::declare_campaigns() {
     verb->add_option("--campaign", a_.campaign, "Campaign id; default: the one active last");
     tool(verb, {std::string("amk_orchestrate_") + name, campaign_args});
   }
+  CLI::App* report = app_.add_subcommand("report", "The morning report of a campaign, in markdown, JSON and plots (as orchestrate report)");
+  report->add_option("--campaign", a_.campaign, "Campaign id; default: the one active last");
+  tool(report, {"amk_orchestrate_report", campaign_args});
   CLI::App* record = orchestrate->add_subcommand("record", "Record an outcome: a claim, or a best backed by a verdict");
   record->add_option("--campaign", a_.campaign, "Campaign id; default: the one active last");
   record->add_option("--status", a_.status, "kept, revert, inconclusive, failed, crash, timeout, rejected or lost")->required();

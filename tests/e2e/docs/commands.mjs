@@ -1,0 +1,31 @@
+// A line of a block: `$ command   # exit N   shows TEXT`. Exit 0 unless it says otherwise; TEXT must be in stdout. Prints "N passed, N failed".
+import { spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { binary, root } from '../cli/harness.mjs';
+
+let passed = 0, failed = 0;
+for (const page of fs.readdirSync(path.join(root, 'docs')).filter((f) => f.endsWith('.md')).sort()) {
+  const text = fs.readFileSync(path.join(root, 'docs', page), 'utf8');
+  const lines = [...text.matchAll(/```sh run\n([\s\S]*?)```/g)].flatMap((m) => m[1].split('\n')).filter((l) => l.startsWith('$ '));
+  if (!lines.length) continue;
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'amk-docs-'));
+  // The commands name ./amk and files of the project.
+  fs.symlinkSync(binary, path.join(dir, 'amk'));
+  fs.symlinkSync(path.join(root, 'tests'), path.join(dir, 'tests'));
+  const env = { PATH: process.env.PATH, HOME: dir };
+  for (const line of lines) {
+    const [, command, note = ''] = /^\$ (.*?)(?:\s+# (.*))?$/.exec(line);
+    const exit = Number(/exit (\d+)/.exec(note)?.[1] ?? 0);
+    const shows = /shows (.*)$/.exec(note)?.[1]?.trim();
+    const r = spawnSync('bash', ['-c', command], { cwd: dir, env, encoding: 'utf8', timeout: 120_000, maxBuffer: 64 << 20 });
+    if (r.status === exit && (!shows || r.stdout.includes(shows))) { passed++; continue; }
+    failed++;
+    console.log(`FAILED docs/${page}: ${command}\n  exit ${r.status} (wanted ${exit}), stdout: ${r.stdout.slice(0, 300)} stderr: ${r.stderr.slice(-200)}${shows ? `\n  wanted in it: ${shows}` : ''}`);
+  }
+  spawnSync(binary, ['--workspace', path.join(dir, 'workspace'), 'serve', '--stop', '--force'], { env, timeout: 20_000 });
+  fs.rmSync(dir, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
+}
+console.log(`${passed} passed, ${failed} failed`);
+process.exit(failed || !passed ? 1 : 0);
