@@ -11,11 +11,6 @@ namespace {
 
 constexpr std::size_t kFewest = 6;
 
-const char* confidence_of(std::size_t observations, std::size_t choices) {
-  if (observations < 15 || observations < 4 * choices) return "low";
-  return observations >= 60 && observations >= 10 * choices ? "high" : "medium";
-}
-
 void collect(const std::string& path, const Json& json, std::vector<std::pair<std::string, std::string>>& out) {
   if (!json.is_object()) {
     out.emplace_back(path, json.dump());
@@ -25,6 +20,18 @@ void collect(const std::string& path, const Json& json, std::vector<std::pair<st
 }
 
 }  // namespace
+
+double explained_share(double between, double total, double n, double g) {
+  constexpr double kNothing = 0.005;
+  if (g < 2 || n - g < 1 || !(total > 0)) return 0;
+  const double share = (between - (g - 1) * (total - between) / (n - g)) / total;
+  return share > kNothing ? std::min(1.0, share) : 0;
+}
+
+const char* share_confidence(std::size_t observations, std::size_t choices) {
+  if (observations < 15 || observations < 4 * choices) return "low";
+  return observations >= 60 && observations >= 10 * choices ? "high" : "medium";
+}
 
 void KnobImportance::add(const std::vector<std::pair<std::string, std::string>>& choices, double latency_us) {
   if (latency_us > 0 && std::isfinite(latency_us)) rows_.emplace_back(choices, std::log(latency_us));
@@ -57,8 +64,8 @@ std::vector<KnobShare> KnobImportance::ranked(std::size_t most) const {
     for (const auto& [choice, group] : groups) between += group.sum * group.sum / group.count, covered += group.count;
     if (covered < n) continue;  // a knob that some configs lack cannot be compared
     between -= n * mean * mean;
-    const double explains = (between - (g - 1) * (total - between) / (n - g)) / total;
-    if (explains > 0.005) out.push_back({knob, std::min(1.0, explains), rows_.size(), groups.size(), confidence_of(rows_.size(), groups.size())});
+    const double explains = explained_share(between, total, n, g);
+    if (explains > 0) out.push_back({knob, explains, rows_.size(), groups.size(), share_confidence(rows_.size(), groups.size())});
   }
   std::stable_sort(out.begin(), out.end(), [](const KnobShare& a, const KnobShare& b) { return a.explains > b.explains; });
   if (out.size() > most) out.resize(most);

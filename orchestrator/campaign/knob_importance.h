@@ -19,6 +19,11 @@ struct KnobShare {
   std::string confidence;        // "low" below 15 observations or 4 a choice, "high" from 60 and 10, else "medium"
 };
 
+// Epsilon squared of one knob: sums of squares between its groups and in total, over n rows in g groups; 0 when it explains nothing (or g < 2, or no
+// group has a second row). One definition for every view of it.
+double explained_share(double between, double total, double n, double g);
+const char* share_confidence(std::size_t observations, std::size_t choices);  // KnobShare::confidence
+
 class KnobImportance {
  public:
   // `choices`: (knob, its choice as text) of one correct experiment; knobs may be absent from some.

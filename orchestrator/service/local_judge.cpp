@@ -39,7 +39,7 @@ std::filesystem::path default_cache_folder() {
     const char* value = std::getenv(name);
     return value != nullptr ? value : "";
   };
-  if (const auto own = set("AMK_CACHE"); !own.empty()) return own;
+  if (auto own = set("AMK_CACHE"); !own.empty()) return own;
   if (const auto cache = set("XDG_CACHE_HOME"); cache.is_absolute()) return cache / "amk";
   if (const auto home = set("HOME"); home.is_absolute()) return home / ".cache" / "amk";
   return std::filesystem::temp_directory_path() / ("amk-cache-" + std::to_string(::getuid()));

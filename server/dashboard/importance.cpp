@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/parse_json.h"
+#include "orchestrator/campaign/knob_importance.h"
 
 namespace amk::dashboard {
 namespace {
@@ -62,11 +63,10 @@ Json Importance::ranked(std::size_t knobs, std::size_t choices) const {
       absent.count -= group.count;
     }
     if (absent.count > 0) between += absent.sum * absent.sum / static_cast<double>(absent.count);
-    if (groups.size() + (absent.count > 0 ? 1 : 0) < 2) continue;
-    order.emplace_back(std::clamp(between / total, 0.0, 1.0), &name);
+    const double share = explained_share(between, total, n, static_cast<double>(groups.size() + (absent.count > 0 ? 1 : 0)));
+    if (share > 0) order.emplace_back(share, &name);
   }
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  const char* confidence = count_ < 15 ? "low" : count_ < 60 ? "medium" : "high";
   for (std::size_t i = 0; i < std::min(order.size(), knobs); ++i) {
     std::vector<std::pair<double, const std::pair<const std::string, Group>*>> means;
     for (const auto& entry : knobs_.at(*order[i].second)) means.emplace_back(entry.second.sum / static_cast<double>(entry.second.count), &entry);
@@ -78,7 +78,7 @@ Json Importance::ranked(std::size_t knobs, std::size_t choices) const {
     out.push_back({{"knob", *order[i].second},
                    {"explains", rounded(order[i].first)},
                    {"observations", count_},
-                   {"confidence", confidence},
+                   {"confidence", share_confidence(static_cast<std::size_t>(count_), knobs_.at(*order[i].second).size())},
                    {"choices", std::move(list)}});
   }
   return out;

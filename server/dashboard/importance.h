@@ -10,9 +10,9 @@
 
 namespace amk::dashboard {
 
-// The share of the variance of log latency that a knob's choice explains (eta squared), as amk_propose's knobs_that_matter. Choices are
-// confounded in a search that moves one knob at a time: a hint, with the number of observations it rests on. Grows one experiment at a time,
-// in memory that depends on the number of choices only.
+// The share of the variance of log latency that a knob's choice explains (explained_share() of orchestrator/campaign/knob_importance.h), as
+// amk_propose's knobs_that_matter. Choices are confounded in a search that moves one knob at a time: a hint, with the number of observations it rests
+// on. Grows one experiment at a time, in memory that depends on the number of choices only.
 class Importance {
  public:
   // A correct experiment. Knobs are the leaves of the config, named by their path ("tiling.gemv.N_tile"); a flat one names them itself.
