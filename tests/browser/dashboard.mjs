@@ -35,7 +35,9 @@ function writeTrace(schedule, sms, tasks) {
 
 async function prepare() {
   await amk.run('loop', 'toy-2L', '--device', 'cpu', '--budget', '8');
-  await amk.run('loop', 'toy', '--device', 'cpu', '--budget', '90');
+  await amk.run('loop', 'toy', '--device', 'cpu', '--budget', '89');
+  // A campaign that a plateau ended takes no records; overnight, plateaus end nothing.
+  await amk.run('autoresearch', 'toy', '--device', 'cpu', '--iters', '1', '--overnight', '--reopen');
   const verdict = await amk.run('eval', 'toy', '--device', 'cpu', '--config', '{"pipelining_depth":1}', '--hypothesis', hostile);
   const status = verdict.status === 'rejected' ? 'rejected' : verdict.versus?.decision === 'faster' ? 'kept' : 'revert';
   await amk.run('orchestrate', 'record', '--campaign', 'c2', '--status', status, '--verdict-id', verdict.verdict_id, '--config', '{"pipelining_depth":1}', '--description', hostile);
