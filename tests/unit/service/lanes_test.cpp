@@ -1,7 +1,9 @@
 // A search on a machine with several equal GPUs, played by a judge whose candidates take time and are measured against the incumbent it was given.
 #include <doctest/doctest.h>
 
-#include <atomic>
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -24,11 +26,14 @@ class ThreeGpus final : public CpuJudge {
   Result<Verdict> judge(const Workload& workload, const Json& canonical, Device device, const std::optional<Json>& incumbent,
                         const Progress&) override {
     CHECK(device == Device::Cuda);
-    const int now = ++running_;
-    int seen = most_.load();
-    while (now > seen && !most_.compare_exchange_weak(seen, now)) {
+    {
+      // The first three meet here: whoever comes waits for the others.
+      std::unique_lock lock(mutex_);
+      most_ = std::max(most_, ++running_);
+      all_here_ = all_here_ || running_ == lanes();
+      arrived_.notify_all();
+      arrived_.wait_for(lock, std::chrono::seconds(20), [this] { return all_here_; });
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
     Verdict v;
     v.workload = workload.id();
     v.gpu = workload.target().name;
@@ -53,6 +58,7 @@ class ThreeGpus final : public CpuJudge {
       v.status = VerdictStatus::Rejected;
       v.rejected = RejectedBy{"fake", us.error().message, Json::object()};
     }
+    const std::lock_guard lock(mutex_);
     --running_;
     return v;
   }
@@ -60,7 +66,10 @@ class ThreeGpus final : public CpuJudge {
   int most() const { return most_; }
 
  private:
-  std::atomic<int> running_{0}, most_{0};
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  int running_ = 0, most_ = 0;
+  bool all_here_ = false;
 };
 
 }  // namespace
