@@ -210,6 +210,13 @@ void Program::declare() {
   app_.set_version_flag("--version", version());
   app_.require_subcommand(0, 1);
   app_.fallthrough();
+  app_.footer(
+      "Examples:\n"
+      "  amk doctor                                         what this machine has\n"
+      "  amk eval llama-3.2-1b --gpu h200 --device cpu      one schedule: proved, executed, predicted\n"
+      "  amk loop llama-3.2-1b --budget 32                  a search on the local GPU\n"
+      "  amk report                                         what came of it, with plots\n"
+      "Exit codes: 0 valid and correct, 1 rejected or incorrect, 2 wrong usage, 3 the machinery failed. stdout is one JSON document.");
   declare_evaluation();
   declare_campaigns();
   declare_results();
@@ -227,6 +234,11 @@ void Program::declare_evaluation() {
   model_options(eval);
   eval->add_option("--config", a_.config, "JSON file, - for stdin, or the JSON text; default: the default config");
   eval->add_option("--hypothesis", a_.hypothesis, "Why it should be faster; kept with the verdict");
+  eval->footer(
+      "Examples:\n"
+      "  amk eval toy --device cpu\n"
+      "  amk eval llama-3.2-1b --gpu h200 --device cpu --config '{\"pipelining_depth\":3}'\n"
+      "  amk eval det_gemm:fwd:4096x12288x4096 --config best.json --hypothesis 'deeper stages hide the loads'");
   tool(eval, {"amk_eval",
               [this]() -> Result<Json> {
                 Json args = model_args();
@@ -244,6 +256,10 @@ void Program::declare_evaluation() {
   search_options(loop);
   loop->add_option("--budget", a_.budget, "Evaluations to spend")->capture_default_str()->check(CLI::Range(std::int64_t{1}, std::int64_t{100000}));
   loop->add_option("--start-config", a_.start_config, "Config to start from: JSON file, -, or text");
+  loop->footer(
+      "Examples:\n"
+      "  amk loop toy --gpu rtx5090 --device cpu --budget 64 --pretty\n"
+      "  amk loop llama-3.2-1b --budget 32 --detach         then: amk job ID --wait 45");
   tool(loop, {"amk_loop",
               [this]() -> Result<Json> {
                 AMK_TRY(args, search_args());
@@ -262,6 +278,11 @@ void Program::declare_evaluation() {
   research->add_option("--iters", a_.iters, "Evaluations of the run, counted over resumptions")->check(CLI::PositiveNumber);
   research->add_flag("--overnight", a_.overnight, "Plateaus do not end it");
   research->add_flag("--reopen", a_.reopen, "Continue a campaign that is done");
+  research->footer(
+      "Examples:\n"
+      "  amk autoresearch llama-3.2-1b --minutes 480 --overnight\n"
+      "  amk autoresearch small --gpu rtx5090 --device cpu --iters 200 --seed 3\n"
+      "The same call again goes on where it stopped, also after a crash.");
   tool(research, {"amk_autoresearch",
                   [this]() -> Result<Json> {
                     AMK_TRY(args, search_args());
@@ -343,6 +364,11 @@ void Program::declare_results() {
   import->add_option("--source", a_.source, "Where it comes from");
   CLI::App* save = results->add_subcommand("export", "Write all matching rows to a file (.tsv, .csv or .jsonl)");
   save->add_option("file", a_.file, "File to write; its ending names the format")->required();
+  results->footer(
+      "Examples:\n"
+      "  amk results --model toy --outcome kept --sort latency_us --limit 5\n"
+      "  amk results --diff e3 e7\n"
+      "  amk results export rows.csv");
 
   const auto filters = [this, results]() -> Result<Json> {
     Json args = Json::object();

@@ -27,5 +27,24 @@ for (const page of fs.readdirSync(path.join(root, 'docs')).filter((f) => f.endsW
   spawnSync(binary, ['--workspace', path.join(dir, 'workspace'), 'serve', '--stop', '--force'], { env, timeout: 20_000 });
   fs.rmSync(dir, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
 }
+// Commands that are only mentioned (many need a GPU or hours) must at least exist: the verb, and every option of it.
+const help = (words) => spawnSync(binary, [...words, '--help'], { encoding: 'utf8', timeout: 20_000 });
+const known = new Map();
+for (const page of ['../README.md', '../AGENTS.md', ...fs.readdirSync(path.join(root, 'docs')).filter((f) => f.endsWith('.md'))]) {
+  const text = fs.readFileSync(path.join(root, 'docs', page), 'utf8');
+  for (const [, command] of text.matchAll(/(?:`|^\$ )(?:\.\/)?amk ([a-z][^`\n|…]*)/gm)) {
+    const words = command.split(' # ')[0].split(/\s+/).filter(Boolean);
+    const verb = ['orchestrate', 'results'].includes(words[0]) && /^[a-z]+$/.test(words[1] ?? '') ? words.slice(0, 2) : words.slice(0, 1);
+    const key = verb.join(' ');
+    if (!known.has(key)) known.set(key, help(verb));
+    const told = known.get(key);
+    const options = words.filter((w) => /^--[a-z]/.test(w)).map((w) => w.replace(/[^a-z-].*$/, ''));
+    const global = ['--workspace', '--no-daemon', '--pretty', '--version', '--help'];
+    const missing = told.status === 0 ? options.filter((o) => !global.includes(o) && !new RegExp(`${o}\\b`).test(told.stdout)) : ['the verb'];
+    if (missing.length === 0) { passed++; continue; }
+    failed++;
+    console.log(`FAILED docs/${page}: amk ${command.slice(0, 120)}: ${missing.join(', ')} does not exist`);
+  }
+}
 console.log(`${passed} passed, ${failed} failed`);
 process.exit(failed || !passed ? 1 : 0);
