@@ -58,7 +58,7 @@ function toolsReference() {
 }
 function verbsReference() {
   const help = (...args) => run([...args, '--help']);
-  const verbsIn = (text) => [...(text.split('\nSubcommands:\n')[1] ?? '').matchAll(/^ {2}([a-z][a-z-]*)\s/gm)].map((m) => m[1]);
+  const verbsIn = (text) => [...(text.split('\nSubcommands:\n')[1] ?? '').split('\n\n')[0].matchAll(/^ {2}([a-z][a-z-]*)\s/gm)].map((m) => m[1]);
   const text = ['# Verbs', '', 'From `amk --help` of this version.', '', '```', help().trim(), '```', ''];
   let count = 0;
   const add = (...words) => {
