@@ -7,6 +7,7 @@
 
 #include "core/base/random.h"
 #include "core/reference/reference_vm.h"
+#include "kernels/megakernel/logit_distance.h"
 
 namespace amk {
 namespace {
@@ -21,35 +22,6 @@ constexpr int kMostPositions = 600;
 constexpr double kMostLogits = 16e6;  // kept in memory
 constexpr int kFromEmpty = 12;        // positions executed from an empty cache …
 constexpr int kAtEdge = 3;            // … and around each edge of a KV block
-
-double log_sum_exp(std::span<const float> v) {
-  const double top = *std::max_element(v.begin(), v.end());
-  double sum = 0;
-  for (float x : v) sum += std::exp(x - top);
-  return top + std::log(sum);
-}
-
-// KL(oracle || candidate) of the two softmaxes.
-double kl_divergence(std::span<const float> oracle, std::span<const float> candidate) {
-  const double a = log_sum_exp(oracle), b = log_sum_exp(candidate);
-  double kl = 0;
-  for (std::size_t i = 0; i < oracle.size(); ++i) kl += std::exp(oracle[i] - a) * ((oracle[i] - a) - (candidate[i] - b));
-  return std::max(0.0, kl);
-}
-
-// Gap between the two largest.
-double top2_gap(std::span<const float> v) {
-  float first = -std::numeric_limits<float>::infinity(), second = first;
-  for (float x : v) {
-    if (x > first) {
-      second = first;
-      first = x;
-    } else if (x > second) {
-      second = x;
-    }
-  }
-  return static_cast<double>(first) - second;
-}
 
 // Sums the comparison of every executed position.
 class Comparison {

@@ -8,6 +8,7 @@
 #include "core/base/random.h"
 #include "core/reference/forward.h"
 #include "core/reference/native.h"
+#include "kernels/megakernel/logit_distance.h"
 
 namespace amk {
 namespace {
@@ -15,20 +16,6 @@ namespace {
 constexpr int kTimedFrom = 256, kTimedTokens = 8;
 constexpr double kOracleWork = 4e11;  // multiplications of oracle and native forward together, once a workload
 constexpr int kFewestPositions = 12, kFromEmpty = 4, kDrawn = 8;
-
-double log_sum_exp(std::span<const float> v) {
-  const double top = *std::max_element(v.begin(), v.end());
-  double sum = 0;
-  for (const float x : v) sum += std::exp(x - top);
-  return top + std::log(sum);
-}
-
-double kl_divergence(std::span<const float> oracle, std::span<const float> other) {
-  const double a = log_sum_exp(oracle), b = log_sum_exp(other);
-  double kl = 0;
-  for (std::size_t i = 0; i < oracle.size(); ++i) kl += std::exp(oracle[i] - a) * ((oracle[i] - a) - (other[i] - b));
-  return std::max(0.0, kl);
-}
 
 struct Distance {
   double max_abs = 0, sum = 0, kl = 0;
@@ -45,19 +32,6 @@ Distance distance(std::span<const float> oracle, std::span<const float> other) {
   }
   d.kl = d.finite ? kl_divergence(oracle, other) : std::numeric_limits<double>::infinity();
   return d;
-}
-
-double top2_gap(std::span<const float> v) {
-  float first = -std::numeric_limits<float>::infinity(), second = first;
-  for (const float x : v) {
-    if (x > first) {
-      second = first;
-      first = x;
-    } else if (x > second) {
-      second = x;
-    }
-  }
-  return static_cast<double>(first) - second;
 }
 
 }  // namespace
