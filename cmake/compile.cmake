@@ -20,6 +20,11 @@ if(AMK_SANITIZE)
   target_compile_options(amk_flags INTERFACE -fsanitize=${sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(amk_flags INTERFACE -fsanitize=${sanitizers})
 endif()
+if(AMK_FUZZ)
+  # Coverage counters in every library; the targets alone link libFuzzer's main. GCC 12's std::source_location needs a shim under clang < 16.
+  target_compile_options(amk_flags INTERFACE -fsanitize=fuzzer-no-link -O1 -gline-tables-only -Wno-unknown-warning-option
+    -include ${CMAKE_SOURCE_DIR}/cmake/clang14_source_location.h)
+endif()
 
 # amk_library(name DEPENDS libs…): a static library of every .cpp directly in this folder.
 function(amk_library name)

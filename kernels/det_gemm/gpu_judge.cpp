@@ -4,7 +4,7 @@
 
 #include "core/base/random.h"
 #include "core/base/stats.h"
-#include "kernels/det_gemm/cost_model.h"
+#include "kernels/det_gemm/timed_verdict.h"
 
 namespace amk::det_gemm {
 namespace {
@@ -77,7 +77,17 @@ Status GpuJudge::time(const CompiledGemm& gemm, const std::optional<Json>& incum
   }
   contenders.push_back({verdict.schedule_id, [&gemm, stream](const Buffers& b) { return gemm.launch(b, stream); }});
   AMK_TRY(timings, bed_.race(contenders, options_.rounds, options_.sample_us));
-  const Timing& mine = timings.back();
+  timing_ = amk::Timing{};
+  timing_.candidate_us = timings.back().samples_us;
+  timing_.rounds = static_cast<int>(timing_.candidate_us.size());
+  timing_.latency_us = median(timing_.candidate_us);
+  timing_.mad_us = median_absolute_deviation(timing_.candidate_us);
+  if (incumbent) {
+    timing_.incumbent_us = timings.front().samples_us;
+    timing_.incumbent_latency_us = median(timing_.incumbent_us);
+    timing_.versus = paired_ratio(timing_.incumbent_us, timing_.candidate_us);
+    timing_.decision = decide(*timing_.versus);
+  }
 
   // The outputs of the last timed launches must be right too: a kernel may be right at first and wrong later.
   AMK_TRY(after, bed_.check_outputs(2));
@@ -86,30 +96,13 @@ Status GpuJudge::time(const CompiledGemm& gemm, const std::optional<Json>& incum
     verdict.notes += " Failed after timing: " + what_differs(after) + ".";
     return {};
   }
-  const Floor floor = floor_of(workload_->shape(), workload_->target());
-  verdict.bound_us = floor.bound_us;
-  verdict.noise = Noise{
-      .mad_us = median_absolute_deviation(mine.samples_us), .samples = static_cast<std::int64_t>(mine.samples_us.size()), .rounds = options_.rounds};
-  if (mine.median_us < floor.bound_us) {
-    verdict.withheld = "below-floor";
-    return {};
-  }
-  verdict.latency_us = mine.median_us;
-  verdict.latency_kind = LatencyKind::MeasuredGpu;
-  verdict.pct_of_roofline = 100.0 * floor.bound_us / mine.median_us;
-  verdict.read_bandwidth_gbs = static_cast<double>(compulsory_bytes(workload_->shape())) / mine.median_us * 1e-3;
-  if (incumbent) {
-    const Comparison outcome = decide({mine.ratio, mine.ci_low, mine.ci_high});
-    verdict.versus = Versus{timings.front().name, mine.ratio, mine.ci_low, mine.ci_high,
-                            outcome == Comparison::Faster   ? Decision::Faster
-                            : outcome == Comparison::Slower ? Decision::Slower
-                                                            : Decision::Inconclusive};
-  }
+  fill_timing(verdict, *workload_, timing_, incumbent ? timings.front().name : std::string());
   return {};
 }
 
 Result<Verdict> GpuJudge::judge(const Json& config, const std::optional<Json>& incumbent) {
   AMK_TRY(canonical, workload_->canonical(config));
+  timing_ = amk::Timing{};
   Verdict verdict;
   verdict.workload = workload_->id();
   verdict.gpu = workload_->target().name;

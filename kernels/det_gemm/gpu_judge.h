@@ -7,6 +7,7 @@
 
 #include "kernels/det_gemm/bed.h"
 #include "kernels/det_gemm/workload.h"
+#include "kernels/evaluator/clock.h"
 
 namespace amk::det_gemm {
 
@@ -26,6 +27,9 @@ class GpuJudge {
   // An Error means that the machinery failed, and that the context may be unusable; never that the candidate is bad.
   Result<Verdict> judge(const Json& config, const std::optional<Json>& incumbent = std::nullopt);
 
+  // The samples of the last judgement; empty when it ended before any.
+  const amk::Timing& timing() const { return timing_; }
+
   Bed& bed() { return bed_; }
 
  private:
@@ -40,6 +44,7 @@ class GpuJudge {
   std::uint64_t seed_;
   GpuJudgeOptions options_;
   Bed bed_;
+  amk::Timing timing_;
   std::uint64_t draws_ = 0;
 };
 

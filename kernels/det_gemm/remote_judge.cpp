@@ -5,8 +5,10 @@
 #include "core/base/json.h"
 #include "core/base/resources.h"
 #include "kernels/det_gemm/runner.h"
+#include "kernels/det_gemm/timed_verdict.h"
 #include "kernels/det_gemm/workload.h"
 #include "kernels/evaluator/gpu_lock.h"
+#include "kernels/evaluator/judged_timing.h"
 
 namespace amk::det_gemm {
 namespace {
@@ -21,6 +23,43 @@ Verdict refused(const GemmWorkload& workload, const GpuDevice& device, const Jso
   verdict.schedule_id = workload.schedule_id(canonical);
   verdict.status = VerdictStatus::Rejected;
   verdict.rejected = RejectedBy{error.data.value("rule", "build"), error.message, error.data};
+  return verdict;
+}
+
+// The worker's word is taken for what only it can see: whether the bits were right, registers, build time. What was asked is the judge's own to know,
+// and every number about time is computed again from the samples.
+Result<Verdict> read_verdict(const Json& reply, const GemmWorkload& workload, const Json& canonical, const std::optional<Json>& incumbent,
+                             double waited_us) {
+  const auto said = reply.find("verdict");
+  if (said == reply.end()) return fail(ErrorKind::Corrupt, "the GPU worker's reply has no verdict", {{"lie", "malformed"}});
+  auto verdict = verdict_from_json(*said);
+  if (!verdict) return fail(ErrorKind::Corrupt, "the GPU worker's verdict is malformed: " + verdict.error().message, {{"lie", "malformed"}});
+  const std::string id = workload.schedule_id(canonical);
+  if (verdict->schedule_id != id || verdict->config != canonical || verdict->workload != workload.id() || verdict->gpu != workload.target().name ||
+      verdict->regime != workload.regime())
+    return fail(ErrorKind::Corrupt,
+                "the GPU worker answered for " + verdict->workload + " " + verdict->schedule_id + " when asked for " + workload.id() + " " + id,
+                {{"lie", "other-schedule"}});
+  const bool correct = verdict->status == VerdictStatus::Ok;
+  if (correct != verdict->correct || (correct && !verdict->valid))
+    return fail(ErrorKind::Corrupt, "the GPU worker's verdict is ok and incorrect at once", {{"lie", "malformed"}});
+  if (!correct) {
+    verdict->latency_us.reset();
+    verdict->latency_kind = LatencyKind::None;
+    verdict->versus.reset();
+    return verdict;
+  }
+  const auto samples = reply.find("timing");
+  auto timing = judged_timing(samples == reply.end() ? Json(nullptr) : *samples,
+                              {incumbent.has_value(), 1, 1, std::chrono::microseconds(static_cast<std::int64_t>(waited_us))});
+  if (timing) {
+    fill_timing(*verdict, workload, *timing, incumbent ? workload.schedule_id(*incumbent) : std::string());
+  } else {
+    fill_timing(*verdict, workload, amk::Timing{}, "");
+    verdict->noise.reset();
+    verdict->withheld = kImplausibleTiming;
+    verdict->notes += (verdict->notes.empty() ? "" : " ") + timing.error().message + ": withheld.";
+  }
   return verdict;
 }
 
@@ -57,6 +96,7 @@ Result<Verdict> RemoteJudge::judge(const Workload& any, const Json& canonical, c
   const bool same = incumbent && workload->schedule_id(*incumbent) == workload->schedule_id(canonical);
   Json check = {{"op", "check"}, {"config", canonical}, {"incumbent", incumbent && !same ? *incumbent : Json(nullptr)}};
   if (options_.next_fault) check["fault"] = options_.next_fault();
+  const auto asked_at = std::chrono::steady_clock::now();
   auto checked = call(std::move(check), options_.check_limit, progress);
   if (!checked) {
     AMK_TRY(failure, blame_candidate(link_, device_.ordinal, checked.error(), stop));
@@ -67,8 +107,14 @@ Result<Verdict> RemoteJudge::judge(const Workload& any, const Json& canonical, c
     verdict.notes = failure.note;
     return verdict;
   }
-  AMK_TRY(verdict, verdict_from_json(checked->body.at("verdict")));
-  verdict.device = device_.uuid;
+  const std::chrono::duration<double, std::micro> waited = std::chrono::steady_clock::now() - asked_at;
+  auto verdict = read_verdict(checked->body, *workload, canonical, same ? std::nullopt : incumbent, waited.count());
+  if (!verdict) {
+    link_.restart();
+    return verdict;
+  }
+  if (verdict->withheld == kImplausibleTiming) link_.restart();
+  verdict->device = device_.uuid;
   say(1.0, "judged");
   return verdict;
 }

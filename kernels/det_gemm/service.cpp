@@ -47,6 +47,7 @@ Result<Message> GemmService::check(const Json& body) {
   AMK_TRY(verdict, judge_->judge(body.at("config"), other != body.end() && !other->is_null() ? std::optional<Json>(*other) : std::nullopt));
   Message reply;
   reply.body = {{"verdict", to_json(verdict)}};
+  if (!judge_->timing().candidate_us.empty()) reply.body["timing"] = to_json(judge_->timing());
   return reply;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/base/json.h"
+#include "kernels/evaluator/judged_timing.h"
 #include "kernels/evaluator/nvml.h"
 
 namespace amk {
@@ -91,10 +92,10 @@ Result<Timing> time_in_turn(Contestant& candidate, Contestant* incumbent, Monito
     t.incumbent_us.insert(t.incumbent_us.end(), round.incumbent.begin(), round.incumbent.end());
     ++t.rounds;
   }
-  if (t.rounds == 0)
+  if (t.rounds < kFewestValidRounds)
     return fail(ErrorKind::Unavailable,
-                "no valid timing samples: the card throttled in all " + std::to_string(t.dropped_rounds) + " rounds (" +
-                    throttle_text(t.throttle_reasons) + ")",
+                "no valid timing samples: the card throttled in " + std::to_string(t.dropped_rounds) + " of " +
+                    std::to_string(t.dropped_rounds + t.rounds) + " rounds (" + throttle_text(t.throttle_reasons) + ")",
                 {{"withheld", "no-valid-samples"}, {"throttle_reasons", throttle_text(t.throttle_reasons)}});
   t.latency_us = median(t.candidate_us);
   t.mad_us = median_absolute_deviation(t.candidate_us);
@@ -119,30 +120,9 @@ Json to_json(const Timing& t) {
                {"clock_mhz", t.clock_mhz},
                {"throttle_reasons", t.throttle_reasons},
                {"warmed_up", t.warmed_up}};
-  if (t.versus) json["versus"] = {t.versus->ratio, t.versus->ci_low, t.versus->ci_high};
+  const auto or_null = [](double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); };
+  if (t.versus) json["versus"] = {or_null(t.versus->ratio), or_null(t.versus->ci_low), or_null(t.versus->ci_high)};
   return json;
-}
-
-Result<Timing> timing_from_json(const Json& json) try {
-  Timing t;
-  t.candidate_us = json.at("candidate_us").get<std::vector<double>>();
-  t.incumbent_us = json.at("incumbent_us").get<std::vector<double>>();
-  t.latency_us = json.at("latency_us").get<double>();
-  t.mad_us = json.at("mad_us").get<double>();
-  t.incumbent_latency_us = json.at("incumbent_latency_us").get<double>();
-  t.decision = static_cast<Comparison>(std::clamp(json.at("decision").get<int>(), 0, 2));
-  t.rounds = json.at("rounds").get<int>();
-  t.dropped_rounds = json.at("dropped_rounds").get<int>();
-  t.clock_mhz = json.at("clock_mhz").get<double>();
-  t.throttle_reasons = json.at("throttle_reasons").get<std::uint64_t>();
-  t.warmed_up = json.at("warmed_up").get<bool>();
-  if (json.contains("versus")) {
-    const auto v = json.at("versus").get<std::array<double, 3>>();
-    t.versus = RatioInterval{v[0], v[1], v[2]};
-  }
-  return t;
-} catch (const Json::exception& e) {
-  return fail(ErrorKind::Corrupt, std::string("a timing reply is damaged: ") + e.what());
 }
 
 }  // namespace amk

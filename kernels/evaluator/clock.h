@@ -53,10 +53,10 @@ struct Timing {
   bool warmed_up = true;               // false: windows never agreed
 };
 
-// Unavailable when every round was dropped ("no-valid-samples" in data.withheld); else the first error of a contestant, or Cancelled.
+// Unavailable when fewer than kFewestValidRounds (judged_timing.h) were not dropped ("no-valid-samples" in data.withheld); else the first error of a
+// contestant, or Cancelled.
 Result<Timing> time_in_turn(Contestant& candidate, Contestant* incumbent, Monitor& monitor, const TimingOptions& options);
 
-Json to_json(const Timing& timing);
-Result<Timing> timing_from_json(const Json& json);
+Json to_json(const Timing& timing);  // read by the judge: judged_timing.h
 
 }  // namespace amk

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 
 #include "core/base/json.h"
@@ -68,6 +69,33 @@ Status read_all(int fd, char* data, std::size_t size, Deadline deadline) {
   return {};
 }
 
+// Grows with what arrives: an announcement alone costs nothing.
+Status read_sized(int fd, std::string& into, std::int64_t bytes, Deadline deadline) {
+  constexpr std::size_t kStep = std::size_t{1} << 20;
+  const auto want = static_cast<std::size_t>(bytes);
+  while (into.size() < want) {
+    const std::size_t at = into.size();
+    into.resize(std::min(want, std::max(at + kStep, 2 * at)));
+    AMK_CHECK(read_all(fd, into.data() + at, into.size() - at, deadline));
+  }
+  return {};
+}
+
+// "amk1 12 345\n", nothing else: no signs, no spaces but one, no leading zeros that mean something else.
+bool parse_header(std::string_view head, std::int64_t& json_bytes, std::int64_t& payload_bytes) {
+  if (!head.starts_with("amk1 ") || !head.ends_with('\n')) return false;
+  head = head.substr(5, head.size() - 6);
+  const auto number = [&head](std::int64_t& out) {
+    if (head.empty() || head.front() < '0' || head.front() > '9') return false;
+    const auto [end, code] = std::from_chars(head.data(), head.data() + head.size(), out);
+    head.remove_prefix(static_cast<std::size_t>(end - head.data()));
+    return code == std::errc();
+  };
+  if (!number(json_bytes) || head.empty() || head.front() != ' ') return false;
+  head.remove_prefix(1);
+  return number(payload_bytes) && head.empty();
+}
+
 }  // namespace
 
 Status write_message(int fd, const Message& message, Deadline deadline) {
@@ -85,18 +113,17 @@ Result<Message> read_message(int fd, Deadline deadline) {
     head += c;
     if (head.size() > kMostHeaderBytes) return fail(ErrorKind::Corrupt, "a worker message has no header");
   }
-  long long json_bytes = -1, payload_bytes = -1;
-  if (std::sscanf(head.c_str(), "amk1 %lld %lld\n", &json_bytes, &payload_bytes) != 2 || json_bytes < 0 || payload_bytes < 0 ||
-      json_bytes > kMostMessageBytes || payload_bytes > kMostMessageBytes) {
+  std::int64_t json_bytes = 0, payload_bytes = 0;
+  if (!parse_header(head, json_bytes, payload_bytes) || json_bytes > kMostJsonBytes || payload_bytes > kMostPayloadBytes)
     return fail(ErrorKind::Corrupt, "a worker message has a damaged header");
-  }
-  std::string text(static_cast<std::size_t>(json_bytes), '\0');
-  AMK_CHECK(read_all(fd, text.data(), text.size(), deadline));
+  std::string text;
+  AMK_CHECK(read_sized(fd, text, json_bytes, deadline));
   Message message;
-  AMK_TRY(body, parse_json(text, "worker message"));
-  message.body = std::move(body);
-  message.payload.resize(static_cast<std::size_t>(payload_bytes));
-  AMK_CHECK(read_all(fd, message.payload.data(), message.payload.size(), deadline));
+  auto body = parse_json(text, "worker message");
+  if (!body) return fail(ErrorKind::Corrupt, body.error().message);
+  if (!body->is_object()) return fail(ErrorKind::Corrupt, "a worker message is no JSON object");
+  message.body = std::move(*body);
+  AMK_CHECK(read_sized(fd, message.payload, payload_bytes, deadline));
   return message;
 }
 

@@ -1,5 +1,5 @@
-// Messages between a worker and its parent over a pair of pipes: "amk1 <json bytes> <payload bytes>\n", the JSON text, the payload. Bounded in size;
-// every read and write has a deadline. One thread a direction.
+// Messages between a worker and its parent over a pair of pipes: "amk1 <json bytes> <payload bytes>\n", the JSON text (an object), the payload.
+// Bounded in size; memory is taken as bytes arrive, not as they are announced; every read and write has a deadline. One thread a direction.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,8 @@ struct Message {
 };
 
 using Deadline = std::chrono::steady_clock::time_point;
-constexpr std::int64_t kMostMessageBytes = std::int64_t{1} << 31;
+constexpr std::int64_t kMostJsonBytes = std::int64_t{16} << 20;  // what parse_json takes
+constexpr std::int64_t kMostPayloadBytes = std::int64_t{1} << 31;
 
 // Timeout past the deadline; Unavailable when the other end is gone; Corrupt when what came is no message.
 Status write_message(int fd, const Message& message, Deadline deadline);

@@ -173,12 +173,32 @@ Result<Message> WorkerProcess::call(const Json& request, std::chrono::millisecon
       }
       return died(reply.error());
     }
-    if (reply->body.value("id", std::uint64_t{0}) != id) continue;  // an answer to a request that was given up
-    if (const auto error = reply->body.find("error"); error != reply->body.end()) {
-      return fail(kind_of(error->value("kind", "")), error->value("message", ""), error->value("data", Json::object()));
+    auto taken = take_reply(std::move(*reply), id);
+    if (taken) return std::move(*taken);
+    // An answer to a request that was given up; a worker that sends nothing else is as good as silent.
+    if (std::chrono::steady_clock::now() >= end) {
+      kill();
+      return fail(ErrorKind::Timeout,
+                  "the GPU worker answered everything but the request within " + std::to_string(limit.count()) + " ms and was killed");
     }
-    return reply;
   }
+}
+
+std::optional<Result<Message>> take_reply(Message message, std::uint64_t id) {
+  const Json& body = message.body;
+  if (!body.is_object()) return std::nullopt;
+  const auto of = body.find("id");
+  if (of == body.end() || !of->is_number_unsigned() || of->get<std::uint64_t>() != id) return std::nullopt;
+  const auto error = body.find("error");
+  if (error == body.end()) return message;
+  const auto text = [&error](const char* key) {
+    const auto at = error->is_object() ? error->find(key) : error->end();
+    return at != error->end() && at->is_string() ? at->get<std::string>() : std::string();
+  };
+  Json data = Json::object();
+  if (error->is_object())
+    if (const auto at = error->find("data"); at != error->end() && at->is_object()) data = *at;
+  return fail(kind_of(text("kind")), text("message").empty() ? "the GPU worker failed without saying why" : text("message"), std::move(data));
 }
 
 bool WorkerProcess::alive() {

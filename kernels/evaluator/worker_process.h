@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,10 @@ class WorkerProcess {
   int to_ = -1, from_ = -1;
   std::uint64_t generation_ = 0, next_id_ = 1;
 };
+
+// What a worker's message says to request `id`: nothing when it answers another one, else the reply, or the error that it carries. Trusts nothing of
+// its form: fields of a wrong type are as if they were absent.
+std::optional<Result<Message>> take_reply(Message message, std::uint64_t id);
 
 // The worker's side: answers requests on `in`/`out` until `in` ends. `handle` returns the reply or an error, which travels as {"error": …}.
 int serve_worker(int in, int out, const std::function<Result<Message>(const Message& request)>& handle);

@@ -1,6 +1,7 @@
 #include "kernels/megakernel/gpu_judge.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <random>
 
@@ -8,6 +9,7 @@
 #include "core/target/cost_model.h"
 #include "kernels/evaluator/clock.h"
 #include "kernels/evaluator/gpu_lock.h"
+#include "kernels/evaluator/judged_timing.h"
 #include "kernels/evaluator/nvml.h"
 
 namespace amk {
@@ -53,6 +55,29 @@ void fill_timing(Verdict& verdict, const MegakernelWorkload& workload, const Tim
   if (t.dropped_rounds > 0)
     append_note(verdict, std::to_string(t.dropped_rounds) + " rounds dropped: the card throttled (" +
                              throttle_text(t.throttle_reasons & kThrottleUnfair) + ").");
+}
+
+// The timing of a reply, when it is of the programs that were asked for and can have been measured.
+Result<Timing> believe(const Json& reply, const std::string& candidate, const std::string& incumbent, const TimingAsked& asked) {
+  const auto lie = [](const char* name, const std::string& what) {
+    return fail(ErrorKind::Corrupt, "the worker's timing cannot be what it measured: " + what, {{"lie", name}});
+  };
+  const auto text = [&reply](const char* key) {
+    const auto at = reply.find(key);
+    return at != reply.end() && at->is_string() ? at->get<std::string>() : std::string();
+  };
+  if (text("schedule_id") != candidate || text("incumbent_id") != incumbent)
+    return lie("other-schedule",
+               "it is of " + text("schedule_id") + " against " + text("incumbent_id") + ", not of " + candidate + " against " + incumbent);
+  const auto wall = reply.find("wall_ratio");
+  if (wall == reply.end() || !wall->is_number() || !std::isfinite(wall->get<double>()) || wall->get<double>() < 0)
+    return lie("no-wall-clock", "it was not held against the wall clock");
+  const auto timing = reply.find("timing");
+  return judged_timing(timing == reply.end() ? Json(nullptr) : *timing, asked);
+}
+
+tl::unexpected<Error> malformed(const Json::exception& e) {
+  return fail(ErrorKind::Internal, std::string("the GPU worker's reply is malformed: ") + e.what());
 }
 
 std::uint64_t fresh_seed() {
@@ -155,6 +180,11 @@ Result<Verdict> GpuJudge::judge(const Workload& any, const Json& canonical, cons
   if (options_.next_fault) check["fault"] = options_.next_fault();
   const auto checked = call(std::move(check), options_.check_limit, progress);
   if (!checked) return blame(std::move(verdict), checked.error(), progress);
+  if (const std::string id = checked->body.value("schedule_id", ""); id != verdict.schedule_id) {
+    link_.restart();
+    return fail(ErrorKind::Corrupt, "the GPU worker answered for schedule " + id + " when asked for " + verdict.schedule_id,
+                {{"lie", "other-schedule"}});
+  }
   std::vector<float> logits(checked->payload.size() / sizeof(float));
   std::memcpy(logits.data(), checked->payload.data(), logits.size() * sizeof(float));
   const auto outcome = expected->compare(logits, checked->body.at("next_tokens").get<std::vector<int>>(), checked->body.value("repeatable", false));
@@ -180,6 +210,7 @@ Result<Verdict> GpuJudge::judge(const Workload& any, const Json& canonical, cons
   const int tokens = flush ? 1 : std::min(kTimedTokens, total);
   const int first = total - tokens;
   const bool same = incumbent && workload.schedule_id(*incumbent) == verdict.schedule_id;
+  const auto asked_at = std::chrono::steady_clock::now();
   const auto timed = call({{"op", "time"},
                            {"config", verdict.config},
                            {"incumbent", incumbent && !same ? *incumbent : Json(nullptr)},
@@ -204,26 +235,33 @@ Result<Verdict> GpuJudge::judge(const Workload& any, const Json& canonical, cons
     append_note(verdict, "Incorrect: the outputs after timing differ from those that were checked.");
     return verdict;
   }
-  AMK_TRY(timing, timing_from_json(timed->body.at("timing")));
   verdict.status = VerdictStatus::Ok;
   verdict.correct = true;
   if (const int others = timed->body.value("other_processes", -1); others > 0)
     append_note(verdict, std::to_string(others) + " other processes were computing on the GPU.");
-  if (timed->body.value("wall_ratio", 1.0) < 1.0) {
+  const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - asked_at);
+  const std::string incumbent_id = incumbent && !same ? workload.schedule_id(*incumbent) : std::string();
+  const auto timing = believe(timed->body, verdict.schedule_id, incumbent_id, {!incumbent_id.empty(), 2, static_cast<double>(tokens), waited});
+  if (!timing) {
+    // The machine's doing, not the candidate's; and a worker that is caught once is not asked again.
+    link_.restart();
+    verdict.withheld = kImplausibleTiming;
+    append_note(verdict, timing.error().message + ": withheld.");
+  } else if (timed->body.at("wall_ratio").get<double>() < 1.0) {
     verdict.withheld = "events-exceed-wall-clock";
     append_note(verdict, "Device events report more time than the wall clock: withheld.");
   } else {
-    fill_timing(verdict, workload, timing, first, incumbent && !same ? incumbent : std::nullopt);
+    fill_timing(verdict, workload, *timing, first, incumbent_id.empty() ? std::nullopt : incumbent);
   }
   append_note(verdict, flush ? "Cold: L2 flushed before every sample." : "Cold by size: the weights exceed L2.");
   say(1.0, "judged");
   return verdict;
 } catch (const Json::exception& e) {
-  return fail(ErrorKind::Internal, std::string("the GPU worker's reply is malformed: ") + e.what());
+  return malformed(e);
 }
 
 Result<GpuDecode> GpuJudge::decode(const MegakernelWorkload& workload, const Json& canonical, const std::vector<int>& prompt, int count, bool logits,
-                                   const Progress& progress) {
+                                   const Progress& progress) try {
   AMK_TRY(config, workload.parse(canonical));
   AMK_TRY(built, build(workload, canonical));  // errors of the schedule before the GPU is taken
   (void)built;
@@ -238,9 +276,11 @@ Result<GpuDecode> GpuJudge::decode(const MegakernelWorkload& workload, const Jso
   out.logits.resize(reply.payload.size() / sizeof(float));
   std::memcpy(out.logits.data(), reply.payload.data(), out.logits.size() * sizeof(float));
   return out;
+} catch (const Json::exception& e) {
+  return malformed(e);
 }
 
-Result<GpuJudge::Traced> GpuJudge::trace(const MegakernelWorkload& workload, const Json& canonical, int position, const Progress& progress) {
+Result<GpuJudge::Traced> GpuJudge::trace(const MegakernelWorkload& workload, const Json& canonical, int position, const Progress& progress) try {
   const int max_seq = workload.lowering_target().max_seq;
   if (position < 0 || position >= max_seq) return bad_field("position", position, "0 to " + std::to_string(max_seq - 1));
   AMK_TRY(config, workload.parse(canonical));
@@ -256,6 +296,8 @@ Result<GpuJudge::Traced> GpuJudge::trace(const MegakernelWorkload& workload, con
   out.marks.resize(reply.payload.size() / sizeof(std::uint64_t));
   std::memcpy(out.marks.data(), reply.payload.data(), out.marks.size() * sizeof(std::uint64_t));
   return out;
+} catch (const Json::exception& e) {
+  return malformed(e);
 }
 
 }  // namespace amk

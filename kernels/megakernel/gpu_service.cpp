@@ -136,7 +136,9 @@ Result<Message> GpuService::check(const Json& body) {
                 {"damaged_guards", guards + activation_guards},
                 {"inputs_unchanged", after == tokens && intact}};
   for (const Loaded& l : loaded_) {
-    if (l.program.get() == program) reply.body["program"] = program_facts(*program, l.built);
+    if (l.program.get() != program) continue;
+    reply.body["schedule_id"] = l.schedule_id;
+    reply.body["program"] = program_facts(*program, l.built);
   }
   reply.payload = payload_of(first.logits);
   return reply;
@@ -157,11 +159,16 @@ Result<Message> GpuService::time(const Json& body) {
   AMK_TRY(timing, time_programs(*model_, *candidate, incumbent == candidate ? nullptr : incumbent, span, body.value("most_ms", 4000)));
   AMK_TRY(logits, model_->sequence().read_logits(model_->stream()));
   AMK_TRY(next, model_->sequence().read_next_token(model_->stream()));
+  // Which program's samples are which is said by the programs that ran.
+  const auto id_of = [this](const DeviceProgram* program) -> Json {
+    for (const Loaded& l : loaded_)
+      if (l.program.get() == program) return l.schedule_id;
+    return nullptr;
+  };
   Message reply;
-  reply.body = {{"timing", to_json(timing.timing)},
-                {"last_hash", hash_logits(logits) ^ static_cast<std::uint64_t>(next)},
-                {"other_processes", timing.other_processes},
-                {"wall_ratio", timing.wall_ratio}};
+  reply.body = {{"schedule_id", id_of(candidate)},           {"incumbent_id", incumbent == candidate ? Json(nullptr) : id_of(incumbent)},
+                {"timing", to_json(timing.timing)},          {"last_hash", hash_logits(logits) ^ static_cast<std::uint64_t>(next)},
+                {"other_processes", timing.other_processes}, {"wall_ratio", timing.wall_ratio}};
   return reply;
 }
 

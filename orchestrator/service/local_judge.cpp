@@ -154,8 +154,11 @@ Json LocalJudge::gpu_report() {
                                    {"cache", (impl_->options.cache / "kernels").string()},
                                    {"facts", impl_->facts().string()}},
                                   kBandwidthLimit, {});
-    if (reply) {
-      gpu["read_bandwidth_gbs"] = reply->body.value("read_bandwidth_gbs", 0.0);
+    const Json measured = reply ? reply->body.value("read_bandwidth_gbs", Json()) : Json();
+    if (reply && !measured.is_number()) {
+      gpu["read_bandwidth_note"] = "could not be measured: the worker's answer is malformed";
+    } else if (reply) {
+      gpu["read_bandwidth_gbs"] = measured;
     } else {
       gpu["read_bandwidth_note"] = "could not be measured: " + reply.error().message;
     }

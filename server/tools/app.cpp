@@ -91,7 +91,7 @@ Result<std::shared_ptr<App>> App::open(const AppOptions& options) {
   judge_options.cache = default_cache_folder();
   judge_options.worker = {"/proc/self/exe", "worker"};
   judge_options.next_fault = options.next_fault;
-  impl.judge = std::make_unique<LocalJudge>(std::move(judge_options));
+  impl.judge = options.make_judge ? options.make_judge() : std::make_unique<LocalJudge>(std::move(judge_options));
   AMK_TRY(service, Service::create({options.workspace, resources.config() / "gpus", version()}, *impl.store, *impl.judge));
   impl.service = std::move(service);
   impl.journal = std::make_unique<StoreJournal>(*impl.store);

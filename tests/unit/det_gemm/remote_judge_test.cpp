@@ -3,14 +3,18 @@
 
 #include <doctest/doctest.h>
 
+#include <thread>
+
 #include "core/base/json.h"
 #include "kernels/det_gemm/workload.h"
 #include "kernels/det_gemm/workload_id.h"
-#include "kernels/evaluator/nvrtc.h"
+#include "kernels/evaluator/clock.h"
+#include "tests/support/needs.h"
 #include "tests/support/temp_folder.h"
 
 using namespace amk;
 using namespace amk::det_gemm;
+using amk::test::needs_nvrtc;
 
 namespace {
 
@@ -46,26 +50,45 @@ struct Bed {
 
 }  // namespace
 
-TEST_CASE("a worker's verdict comes back with the device's name; requests name family, workload and both configs") {
-  if (!Nvrtc::open()) return;
+namespace {
+
+// 15 rounds of 600 us against an incumbent of 660 us: the floor of 512x1024x1024 on an H100 is a few microseconds.
+Json honest_reply(const GemmWorkload& w, const Json& request) {
+  const bool incumbent = !request.at("incumbent").is_null();
+  Verdict v;
+  v.workload = w.id();
+  v.gpu = w.target().name;
+  v.regime = w.regime();
+  v.config = request.at("config");
+  v.schedule_id = w.schedule_id(v.config);
+  v.status = VerdictStatus::Ok;
+  v.valid = v.correct = true;
+  v.correctness = Correctness{};
+  v.latency_us = 600;
+  v.latency_kind = LatencyKind::MeasuredGpu;
+  amk::Timing t;
+  t.candidate_us.assign(15, 600);
+  if (incumbent) t.incumbent_us.assign(15, 660);
+  t.rounds = 15;
+  Json timing = to_json(t);
+  for (const char* summary : {"latency_us", "mad_us", "incumbent_latency_us", "decision"}) timing.erase(summary);
+  return {{"verdict", to_json(v)}, {"timing", timing}};
+}
+
+}  // namespace
+
+TEST_CASE("a worker's verdict comes back with the device's name, timed by its samples; requests name family, workload and both configs" *
+          needs_nvrtc()) {
   Bed bed;
   const auto w = workload();
   const Json config = w->default_config();
+  Json incumbent = config;
+  incumbent["stages"] = config.at("stages").get<int>() - 1;
   bed.link.answer = [&](const Json& request) -> Result<Message> {
     Message reply;
     if (request.at("op") == "check") {
-      Verdict v;
-      v.workload = w->id();
-      v.gpu = w->target().name;
-      v.regime = w->regime();
-      v.config = request.at("config");
-      v.schedule_id = w->schedule_id(v.config);
-      v.status = VerdictStatus::Ok;
-      v.valid = v.correct = true;
-      v.correctness = Correctness{};
-      v.latency_us = 12.5;
-      v.latency_kind = LatencyKind::MeasuredGpu;
-      reply.body = {{"verdict", to_json(v)}};
+      reply.body = honest_reply(*w, request);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // 15 of 600 us and 15 of 660 us take 18.9 ms
     }
     return reply;
   };
@@ -73,17 +96,91 @@ TEST_CASE("a worker's verdict comes back with the device's name; requests name f
   const auto verdict = judge.judge(*w, config, std::nullopt, {});
   REQUIRE_MESSAGE(verdict, verdict.error().message);
   CHECK(verdict->device == bed.device.uuid);
-  CHECK(verdict->latency_us == 12.5);
+  CHECK(verdict->latency_us == 600);
+  CHECK_FALSE(verdict->versus);
   REQUIRE(bed.link.requests.size() == 2);
   CHECK(bed.link.requests[0].at("op") == "open");
   CHECK(bed.link.requests[0].at("workload") == "det_gemm:fwd:512x1024x1024");
   CHECK(bed.link.requests[1].at("family") == "det_gemm");
   CHECK(bed.link.requests[1].at("config") == config);
   CHECK(bed.link.requests[1].at("incumbent").is_null());
+  const auto compared = judge.judge(*w, config, incumbent, {});
+  REQUIRE(compared);
+  REQUIRE(compared->versus);
+  CHECK(compared->versus->ratio == doctest::Approx(1.1));
+  CHECK(compared->versus->decision == Decision::Faster);
+  CHECK(compared->versus->incumbent == w->schedule_id(incumbent));
 }
 
-TEST_CASE("a worker that dies in a candidate's turn: crash when the probe passes, unavailable when it does not") {
-  if (!Nvrtc::open()) return;
+TEST_CASE("a worker that lies: numbers without samples, of other samples, of another schedule" * needs_nvrtc()) {
+  Bed bed;
+  const auto w = workload();
+  const Json config = w->default_config();
+  Json incumbent = config;
+  incumbent["stages"] = config.at("stages").get<int>() - 1;
+  std::function<void(Json&)> tell;
+  bed.link.answer = [&](const Json& request) -> Result<Message> {
+    Message reply;
+    if (request.at("op") == "check") {
+      reply.body = honest_reply(*w, request);
+      tell(reply.body);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return reply;
+  };
+  RemoteJudge judge(bed.device, bed.options, bed.link);
+  // What the verdict says of time is not even read: it is computed again.
+  tell = [](Json& b) { b["verdict"]["latency_us"] = 20.0, b["verdict"]["withheld"] = nullptr; };
+  auto v = judge.judge(*w, config, incumbent, {});
+  REQUIRE_MESSAGE(v, v.error().message);
+  CHECK(v->latency_us == 600);
+  tell = [](Json& b) {
+    for (Json& us : b["timing"]["candidate_us"]) us = 1e-3;
+  };
+  v = judge.judge(*w, config, incumbent, {});
+  REQUIRE(v);
+  CHECK(v->withheld == "below-floor");
+  CHECK_FALSE(v->latency_us);
+  CHECK_FALSE(v->versus);
+  for (const auto& lie : std::vector<std::function<void(Json&)>>{
+           [](Json& b) { b.erase("timing"); },
+           [](Json& b) { b["timing"]["candidate_us"] = {500.0}; },
+           [](Json& b) { b["timing"]["candidate_us"][2] = -1; },
+           [](Json& b) { b["timing"]["incumbent_us"] = Json::array(); },
+           [](Json& b) { b["timing"]["latency_us"] = 20.0; },
+           [](Json& b) { b["timing"]["incumbent_us"] = std::vector<double>(15, 1e6); },
+       }) {
+    tell = lie;
+    const int restarts = bed.link.restarts;
+    v = judge.judge(*w, config, incumbent, {});
+    REQUIRE_MESSAGE(v, v.error().message);
+    CHECK(v->withheld == "implausible-timing");
+    CHECK_FALSE(v->latency_us);
+    CHECK_FALSE(v->versus);
+    CHECK(bed.link.restarts == restarts + 1);
+  }
+  // A verdict that was issued for another schedule, and replies that are none.
+  for (const auto& lie : std::vector<std::function<void(Json&)>>{
+           [&](Json& b) {
+             b["verdict"]["config"] = incumbent;
+             b["verdict"]["schedule_id"] = w->schedule_id(incumbent);
+           },
+           [&](Json& b) { b["verdict"]["config"] = incumbent; },
+           [](Json& b) { b["verdict"]["workload"] = "det_gemm:fwd:64x64x64"; },
+           [](Json& b) { b["verdict"]["regime"] = "bf16-b1"; },
+           [](Json& b) { b.erase("verdict"); },
+           [](Json& b) { b["verdict"] = "fast"; },
+           [](Json& b) { b["verdict"]["status"] = "incorrect"; },
+       }) {
+    tell = lie;
+    v = judge.judge(*w, config, incumbent, {});
+    REQUIRE_FALSE(v);
+    CHECK(v.error().kind == ErrorKind::Corrupt);
+    CHECK(v.error().data.contains("lie"));
+  }
+}
+
+TEST_CASE("a worker that dies in a candidate's turn: crash when the probe passes, unavailable when it does not" * needs_nvrtc()) {
   Bed bed;
   const auto w = workload();
   bool healthy = true;

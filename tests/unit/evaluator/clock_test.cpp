@@ -154,19 +154,12 @@ TEST_CASE("clock: equals come out inconclusive at least 95 times in 100, and are
   CHECK(inconclusive >= trials * 95 / 100);
 }
 
-TEST_CASE("clock: timing survives its JSON form; damaged JSON is an error") {
-  Timing t;
-  t.candidate_us = {1, 2};
-  t.incumbent_us = {3, 4};
-  t.versus = RatioInterval{1.5, 1.2, 1.8};
-  t.decision = Comparison::Faster;
-  t.rounds = 1;
-  const auto back = timing_from_json(to_json(t));
-  REQUIRE(back);
-  CHECK(back->candidate_us == t.candidate_us);
-  CHECK(back->versus->ci_high == 1.8);
-  CHECK(back->decision == Comparison::Faster);
-  Json damaged = to_json(t);
-  damaged["rounds"] = "many";
-  CHECK_FALSE(timing_from_json(damaged));
+TEST_CASE("clock: two valid rounds are no measurement") {
+  std::string log;
+  Fake a('A', log, constant(100));
+  int reads = 0;
+  FakeMonitor nearly_always([&reads](int) { return ClockReading{1500, reads++ < 4 ? 0 : std::uint64_t{kThrottleHardwareThermal}}; });
+  const auto few = time_in_turn(a, nullptr, nearly_always, quick());
+  REQUIRE_FALSE(few);
+  CHECK(few.error().data.at("withheld") == "no-valid-samples");
 }

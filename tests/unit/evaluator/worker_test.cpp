@@ -1,6 +1,7 @@
 // A real child process (child/worker_child.cpp): answers, crashes, hangs, floods; and the frames themselves.
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -144,9 +145,59 @@ TEST_CASE("worker: cancelling stops it; garbage is an error, not a hang") {
   CHECK_FALSE(WorkerProcess::start({}));
 }
 
+TEST_CASE("worker: replies of any shape are errors, never exceptions; a flood of other answers is cut at the limit") {
+  const auto framed = [](const std::string& json) { return "amk1 " + std::to_string(json.size()) + " 0\n" + json; };
+  // The first request has the id 1.
+  struct Reply {
+    std::string json;
+    ErrorKind kind;
+  };
+  for (const Reply& reply :
+       {Reply{"[]", ErrorKind::Unavailable}, Reply{"7", ErrorKind::Unavailable}, Reply{"{\"id\":1,\"error\":\"x\"}", ErrorKind::Internal},
+        Reply{"{\"id\":1,\"error\":null}", ErrorKind::Internal}, Reply{R"({"id":1,"error":{"kind":3,"message":[],"data":7}})", ErrorKind::Internal},
+        Reply{R"({"id":1,"error":{"kind":"rejected","data":{"rule":"r"}}})", ErrorKind::Rejected}, Reply{R"({"id":"1"})", ErrorKind::Timeout},
+        Reply{R"({"id":1.0})", ErrorKind::Timeout}, Reply{R"({"id":-1})", ErrorKind::Timeout}, Reply{R"({})", ErrorKind::Timeout}}) {
+    CAPTURE(reply.json);
+    auto worker = WorkerProcess::start(worker_argv());
+    REQUIRE(worker);
+    const auto answer = worker->call({{"op", "raw"}, {"bytes", framed(reply.json)}}, reply.kind == ErrorKind::Timeout ? 300ms : 20'000ms);
+    REQUIRE_FALSE(answer);
+    CHECK(answer.error().kind == reply.kind);
+    CHECK_FALSE(answer.error().message.empty());
+    CHECK(answer.error().data.is_object());
+  }
+  auto worker = WorkerProcess::start(worker_argv());
+  REQUIRE(worker);
+  const auto flooded = worker->call({{"op", "flood"}}, 300ms);
+  REQUIRE_FALSE(flooded);
+  CHECK(flooded.error().kind == ErrorKind::Timeout);
+  CHECK_FALSE(worker->alive());
+}
+
+TEST_CASE("frames: an announced size costs nothing until its bytes arrive") {
+  TestPipe p;
+  const std::string text = "amk1 2 2147483648\n{}and no more";
+  REQUIRE(write(p.fds[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+  close(p.fds[1]);
+  p.fds[1] = dup(p.fds[0]);
+  const auto peak_kb = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+  };
+  const long before = peak_kb();
+  const auto message = read_message(p.fds[0], in(5000ms));
+  REQUIRE_FALSE(message);
+  CHECK(message.error().kind == ErrorKind::Unavailable);
+  CHECK(peak_kb() - before < 100'000);  // KiB
+}
+
 TEST_CASE("frames: damaged, cut, oversized and late messages are errors") {
-  for (const std::string& text : {std::string("amk1 2 0\n{"), std::string("amk1 -1 0\n"), std::string("amk2 2 0\n{}"),
-                                  std::string("amk1 99999999999 0\n"), std::string("amk1 2 0\n[}"), std::string(200, 'a')}) {
+  for (const std::string& text :
+       {std::string("amk1 2 0\n{"), std::string("amk1 -1 0\n"), std::string("amk2 2 0\n{}"), std::string("amk1 99999999999 0\n"),
+        std::string("amk1 2 0\n[}"), std::string("amk1 2 0\n[]"), std::string("amk1 2 0 \n{}"), std::string("amk1 2 0x\n{}"),
+        std::string("amk1  2 0\n{}"), std::string("amk1 +2 0\n{}"), std::string("amk1 2 99999999999999999999\n{}"),
+        std::string("amk1 17000000 0\n{}"), std::string(200, 'a')}) {
     TestPipe p;
     REQUIRE(write(p.fds[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
     close(p.fds[1]);

@@ -8,6 +8,7 @@
 #include "core/model/load.h"
 #include "core/program/lower.h"
 #include "kernels/megakernel/device_plan.h"
+#include "tests/support/needs.h"
 
 using namespace amk;
 
@@ -75,12 +76,9 @@ void in_parallel(std::size_t n, F work) {
 
 }  // namespace
 
-TEST_CASE("the virtual machine builds for every architecture within its registers") {
+TEST_CASE("the virtual machine builds for every architecture within its registers" * amk::test::needs_nvrtc()) {
   const auto nvrtc = Nvrtc::open();
-  if (!nvrtc) {
-    MESSAGE("skipped: " << nvrtc.error().message);
-    return;
-  }
+  REQUIRE(nvrtc);
   ModelSources sources;
   sources.catalogue_dir = std::string(AMK_SOURCE_DIR) + "/config/models";
   const auto ref = resolve_model("llama-3.2-1b", sources);
@@ -106,12 +104,9 @@ TEST_CASE("the virtual machine builds for every architecture within its register
   }
 }
 
-TEST_CASE("every compiled-in knob builds") {
+TEST_CASE("every compiled-in knob builds" * amk::test::needs_nvrtc()) {
   const auto nvrtc = Nvrtc::open();
-  if (!nvrtc) {
-    MESSAGE("skipped: " << nvrtc.error().message);
-    return;
-  }
+  REQUIRE(nvrtc);
   ModelSources sources;
   sources.catalogue_dir = std::string(AMK_SOURCE_DIR) + "/config/models";
   const auto small = resolve_model("small", sources);

@@ -1,4 +1,4 @@
-// A worker that answers, crashes, exits, hangs with a grandchild, or writes garbage, as asked: the child of worker_test.cpp.
+// A worker that answers, crashes, exits, hangs with a grandchild, floods, or writes what it is told to, as asked: the child of worker_test.cpp.
 #include <unistd.h>
 
 #include <csignal>
@@ -38,6 +38,17 @@ int main() {
     if (op == "garbage") {
       if (write(1, "no message at all, and much too long for a header of any kind whatever\n", 72) < 0) _exit(1);
       while (true) pause();
+    }
+    if (op == "raw") {
+      const std::string bytes = request.body.at("bytes");
+      if (write(1, bytes.data(), bytes.size()) < 0) _exit(1);
+      while (true) pause();
+    }
+    if (op == "flood") {  // answers to what nobody asked, without end
+      const std::string bytes = "amk1 8 0\n{\"id\":0}";
+      while (write(1, bytes.data(), bytes.size()) > 0) {
+      }
+      _exit(1);
     }
     return fail(ErrorKind::Rejected, "no such op", {{"rule", "op"}});
   });
