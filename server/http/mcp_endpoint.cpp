@@ -185,10 +185,21 @@ class PostOutlet final : public mcp::Outlet, public std::enable_shared_from_this
   bool streaming_ = false, done_ = false, counted_ = false;
 };
 
+// Messages that belong to no request: they go to the GET stream. Apart from HttpSession, which owns the session that owns this: one object would
+// hold itself for ever.
+class GetOutlet final : public mcp::Outlet {
+ public:
+  explicit GetOutlet(std::shared_ptr<EventLog> stream) : stream_(std::move(stream)) {}
+  void send(const Json& message) override { stream_->append(canonical_dump(message)); }
+
+ private:
+  const std::shared_ptr<EventLog> stream_;
+};
+
 }  // namespace
 
-// A session of the handshake era. Its own outlet is the GET stream.
-struct McpEndpoint::HttpSession final : mcp::Outlet {
+// A session of the handshake era.
+struct McpEndpoint::HttpSession {
   const std::string id = random_id(16);
   const std::shared_ptr<EventLog> own = std::make_shared<EventLog>("g", 128, 1u << 20);
   std::shared_ptr<mcp::Session> session;
@@ -198,8 +209,6 @@ struct McpEndpoint::HttpSession final : mcp::Outlet {
   std::map<std::string, std::shared_ptr<EventLog>> logs;
   std::deque<std::string> order;  // of logs, oldest first
   std::uint64_t next_log = 1;
-
-  void send(const Json& message) override { own->append(canonical_dump(message)); }
 
   std::shared_ptr<EventLog> new_log() {
     std::lock_guard lock(mutex);
@@ -283,7 +292,7 @@ void McpEndpoint::forget_idle() {
 std::shared_ptr<McpEndpoint::HttpSession> McpEndpoint::open_session() {
   forget_idle();
   auto session = std::make_shared<HttpSession>();
-  session->session = server_->open(session);
+  session->session = server_->open(std::make_shared<GetOutlet>(session->own));
   return session;
 }
 

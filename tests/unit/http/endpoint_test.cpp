@@ -16,7 +16,8 @@ struct Fixture {
   std::shared_ptr<mcp::Server> server;
   std::unique_ptr<http::Service> service;
 
-  Fixture() : server(std::make_shared<mcp::Server>(amk::testing::fake_definition())) {
+  explicit Fixture(mcp::ServerDefinition definition = amk::testing::fake_definition())
+      : server(std::make_shared<mcp::Server>(std::move(definition))) {
     auto started = http::Service::start(server, {});
     REQUIRE(started);
     service = std::move(*started);
@@ -81,6 +82,21 @@ TEST_CASE("legacy sessions: ids that cannot be guessed, required, unknown 404, e
   CHECK(f.ask("GET", session, nullptr)->status() == 404);
   CHECK(f.ask("GET", "", nullptr)->status() == 405);
   CHECK(f.ask("PUT", "", nullptr)->status() == 405);
+}
+
+TEST_CASE("what a session held is gone with it: nothing holds itself") {
+  // The server outlives its sessions' last references only if it is referenced from nowhere else; a tool's handler tells when it is gone.
+  const auto token = std::make_shared<int>(0);
+  auto definition = amk::testing::fake_definition();
+  definition.tools.front().call = [token](const Json& args, mcp::RequestContext&) -> Result<Json> { return args; };
+  {
+    Fixture f(std::move(definition));
+    CHECK(token.use_count() > 1);
+    const std::string one = f.initialize(), two = f.initialize("2025-06-18");
+    f.ask("DELETE", "Mcp-Session-Id: " + one + "\r\n", nullptr);
+    CHECK(two != one);
+  }
+  CHECK(token.use_count() == 1);
 }
 
 TEST_CASE("bad posts have statuses of their own") {
