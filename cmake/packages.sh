@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure that the Debian/Ubuntu packages of a group are installed. Usage: cmake/packages.sh build|lint|clients|browser
+# Makes sure that the Debian/Ubuntu packages of a group are installed. Usage: cmake/packages.sh build|lint|fuzz|clients|browser
 # Installs with apt when it may (root, or sudo after asking on a terminal; AMK_YES=1 answers yes); else prints the exact command and fails.
 # All output goes to stderr: stdout belongs to amk's JSON.
 set -eu
@@ -11,18 +11,20 @@ case $group in
     /usr/include/doctest/doctest.h:doctest-dev /usr/include/CLI/CLI.hpp:libcli11-dev
     /usr/include/boost/beast.hpp:libboost-dev /usr/include/tl/expected.hpp:libexpected-dev /usr/include/xxhash.h:libxxhash-dev" ;;
   lint) wanted="/usr/bin/clang-format:clang-format /usr/bin/clang-tidy:clang-tidy" ;;
-  fuzz) wanted="/usr/bin/clang++:clang" ;;
+  fuzz) wanted="/usr/bin/clang++:clang /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a:libclang-rt-dev" ;;
   clients) wanted="/usr/bin/node:nodejs /usr/bin/npm:npm" ;;
   browser) wanted="/usr/bin/chromium:chromium /usr/bin/node:nodejs /usr/bin/npm:npm" ;;
   *) echo "packages.sh: unknown group $group; accepted: build, lint, fuzz, clients, browser" >&2; exit 2 ;;
 esac
+# Whether a path or a pattern of paths (versions in names) exists.
+exists() { for file in $1; do [ -e "$file" ] && return 0; done; return 1; }
 missing=""
 for pair in $wanted; do
   probe=${pair%%:*} package=${pair#*:}
   # A tool may also come from elsewhere on PATH; a header or library must be where the package puts it.
   case $probe in
     /usr/bin/*) command -v "${probe##*/}" >/dev/null 2>&1 || missing="$missing $package" ;;
-    *) [ -e "$probe" ] || missing="$missing $package" ;;
+    *) exists "$probe" || missing="$missing $package" ;;
   esac
 done
 [ -n "$missing" ] || exit 0

@@ -1,7 +1,10 @@
 #include "kernels/worker.h"
 
+#include <cstdio>
+
 #include "core/base/json.h"
 #include "kernels/device_judge.h"
+#include "kernels/evaluator/confine.h"
 #include "kernels/evaluator/gpu_report.h"
 #include "kernels/evaluator/probe.h"
 #include "kernels/evaluator/worker_process.h"
@@ -75,6 +78,8 @@ class LocalLink final : public WorkerLink {
 std::unique_ptr<WorkerLink> make_local_link() { return std::make_unique<LocalLink>(); }
 
 int run_gpu_worker(int in, int out, bool faults) {
+  const Json confined = confine_worker({in, out});
+  if (confined.contains("why")) std::fprintf(stderr, "amk worker: not confined: %s\n", confined["why"].get<std::string>().c_str());
   Worker worker(faults);
   return serve_worker(in, out, [&worker](const Message& request) { return worker.handle(request); });
 }

@@ -7,7 +7,8 @@
 
 namespace amk {
 
-// The worker's main: serves requests on `in` and `out` until `in` ends. A request's "family" names who answers; without one:
+// The worker's main: confines this process (evaluator/confine.h), then serves requests on `in` and `out` until `in` ends. A request's "family" names
+// who answers; without one:
 //   {"op": "probe", "gpu_ordinal"}                                a known-good program on a context of its own
 //   {"op": "bandwidth", "gpu_ordinal", "cache", "facts"}          measured once per GPU -> {"read_bandwidth_gbs"}
 // One family at a time holds GPU memory. `faults`: obeys {"fault": …} of a check (programs for tests). Returns the exit status.

@@ -87,7 +87,7 @@ Result<Verdict> RemoteJudge::judge(const Workload& any, const Json& canonical, c
 
   const std::lock_guard one(mutex_);
   const auto stop = [&progress] { return progress.stop.stop_requested(); };
-  AMK_TRY(lock, GpuLock::acquire(device_.uuid, options_.lock_limit, stop));
+  AMK_TRY(lock, GpuLock::acquire(device_.uuid, options_.lock_limit, stop, options_.lock_folder));
   say(0.2, "drawing operands, checking the plain kernel against the oracle");
   Json open = {{"op", "open"}, {"workload", workload->id()}, {"gpu_ordinal", device_.ordinal}, {"cache", options_.cache_folder.string()}};
   AMK_TRY(opened, call(std::move(open), options_.open_limit, progress));

@@ -171,7 +171,8 @@ Result<Verdict> GpuJudge::judge(const Workload& any, const Json& canonical, cons
 
   const std::lock_guard one(mutex_);
   AMK_TRY(expected, reference(workload, progress));
-  AMK_TRY(lock, GpuLock::acquire(device_.uuid, options_.lock_limit, [&progress] { return progress.stop.stop_requested(); }));
+  AMK_TRY(lock, GpuLock::acquire(
+                    device_.uuid, options_.lock_limit, [&progress] { return progress.stop.stop_requested(); }, options_.lock_folder));
   say(0.2, "loading the model on the GPU");
   AMK_CHECK(open_model(workload, progress));
 
@@ -266,7 +267,8 @@ Result<GpuDecode> GpuJudge::decode(const MegakernelWorkload& workload, const Jso
   AMK_TRY(built, build(workload, canonical));  // errors of the schedule before the GPU is taken
   (void)built;
   const std::lock_guard one(mutex_);
-  AMK_TRY(lock, GpuLock::acquire(device_.uuid, options_.lock_limit, [&progress] { return progress.stop.stop_requested(); }));
+  AMK_TRY(lock, GpuLock::acquire(
+                    device_.uuid, options_.lock_limit, [&progress] { return progress.stop.stop_requested(); }, options_.lock_folder));
   AMK_CHECK(open_model(workload, progress));
   const auto limit = options_.check_limit + std::chrono::milliseconds(20 * (static_cast<std::int64_t>(prompt.size()) + count));
   AMK_TRY(reply, call({{"op", "decode"}, {"config", to_json(config)}, {"prompt", prompt}, {"count", count}, {"logits", logits}}, limit, progress));
@@ -290,7 +292,8 @@ Result<GpuJudge::Traced> GpuJudge::trace(const MegakernelWorkload& workload, con
   AMK_TRY(built, build(workload, canonical, options));
   out.built = std::move(built);
   const std::lock_guard one(mutex_);
-  AMK_TRY(lock, GpuLock::acquire(device_.uuid, options_.lock_limit, [&progress] { return progress.stop.stop_requested(); }));
+  AMK_TRY(lock, GpuLock::acquire(
+                    device_.uuid, options_.lock_limit, [&progress] { return progress.stop.stop_requested(); }, options_.lock_folder));
   AMK_CHECK(open_model(workload, progress));
   AMK_TRY(reply, call({{"op", "trace"}, {"config", to_json(config)}, {"position", position}}, options_.check_limit, progress));
   out.marks.resize(reply.payload.size() / sizeof(std::uint64_t));

@@ -41,6 +41,7 @@ struct Bed {
   Bed() {
     device.uuid = "GPU-test-" + folder.path.filename().string();
     options.cache_folder = folder.path / "kernels";
+    options.lock_folder = folder.path;
   }
   test::TempFolder folder;
   GpuDevice device;

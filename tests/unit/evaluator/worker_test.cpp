@@ -174,6 +174,37 @@ TEST_CASE("worker: replies of any shape are errors, never exceptions; a flood of
   CHECK_FALSE(worker->alive());
 }
 
+TEST_CASE("worker: a confined one has no network, no exec, no eye on other processes, and what a CUDA context needs") {
+  const int inherited = open("/dev/null", O_RDONLY);  // on purpose without O_CLOEXEC
+  REQUIRE(inherited > 2);
+  auto argv = worker_argv();
+  auto free_worker = WorkerProcess::start(argv);
+  REQUIRE(free_worker);
+  const auto free_reply = free_worker->call({{"op", "tries"}, {"inherited", inherited}}, 20s);
+  argv.push_back("--confined");
+  auto worker = WorkerProcess::start(argv);
+  close(inherited);
+  REQUIRE(worker);
+  const auto reply = worker->call({{"op", "tries"}, {"inherited", inherited}}, 20s);
+  REQUIRE_MESSAGE(reply, reply.error().message);
+  const Json& confined = reply->body.at("confined");
+  const Json& tries = reply->body.at("tries");
+  CAPTURE(reply->body.dump());
+  // Without the confinement exec succeeds: the worker is gone. Everything below would hold vacuously if it failed anyway.
+  CHECK_FALSE(free_reply);
+  CHECK(confined.at("no_new_privileges") == true);
+  CHECK(tries.at("no_new_privileges") == 1);
+  CHECK(tries.at("core_limit") == 0);
+  CHECK(tries.at("inherited") == EBADF);
+  for (const char* needed : {"unix", "netlink", "socketpair", "pipe", "fork", "ioctl", "memory"}) CHECK_MESSAGE(tries.at(needed) == 0, needed);
+  if (confined.at("network") != "refused") {
+    MESSAGE("this kernel has no seccomp: " << confined.at("why").get<std::string>());
+    return;
+  }
+  for (const char* refused : {"inet", "inet6", "packet", "vsock", "inet_in_a_thread", "io_uring", "ptrace", "other_memory", "exec"})
+    CHECK_MESSAGE(tries.at(refused) == EPERM, refused);
+}
+
 TEST_CASE("frames: an announced size costs nothing until its bytes arrive") {
   TestPipe p;
   const std::string text = "amk1 2 2147483648\n{}and no more";

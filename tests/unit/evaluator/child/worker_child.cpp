@@ -1,15 +1,74 @@
 // A worker that answers, crashes, exits, hangs with a grandchild, floods, or writes what it is told to, as asked: the child of worker_test.cpp.
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <string_view>
+#include <thread>
+#include <tuple>
 
 #include "core/base/json.h"
+#include "kernels/evaluator/confine.h"
 #include "kernels/evaluator/worker_process.h"
 
 using namespace amk;
 
-int main() {
-  return serve_worker(0, 1, [](const Message& request) -> Result<Message> {
+namespace {
+
+// Tries what a confined process may not do, and what it must still be able to. 0: it worked, else errno.
+Json tries(int inherited) {
+  const auto outcome = [](long result) { return result >= 0 ? 0 : errno; };
+  Json out;
+  out["inherited"] = outcome(::fcntl(inherited, F_GETFD));  // before anything else takes the number
+  for (const auto& [name, family, type] :
+       {std::tuple{"inet", AF_INET, SOCK_STREAM}, std::tuple{"inet6", AF_INET6, SOCK_DGRAM}, std::tuple{"packet", AF_PACKET, SOCK_RAW},
+        std::tuple{"vsock", AF_VSOCK, SOCK_STREAM}, std::tuple{"unix", AF_UNIX, SOCK_STREAM}, std::tuple{"netlink", AF_NETLINK, SOCK_RAW}}) {
+    out[name] = outcome(::socket(family, type, 0));
+  }
+  std::thread([&] { out["inet_in_a_thread"] = outcome(::socket(AF_INET, SOCK_STREAM, 0)); }).join();
+  int pair[2], pipe_ends[2];
+  out["socketpair"] = outcome(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+  out["pipe"] = outcome(::pipe(pipe_ends));
+  std::uint8_t parameters[120] = {};
+  out["io_uring"] = outcome(::syscall(SYS_io_uring_setup, 1, parameters));
+  out["ptrace"] = outcome(::ptrace(PTRACE_ATTACH, 0x3fffffff, nullptr, nullptr));
+  char byte = 0;
+  const iovec here{&byte, 1}, there{&out, 1};
+  out["other_memory"] = outcome(::process_vm_readv(::getppid(), &here, 1, &there, 1, 0));
+  char* const argv[] = {const_cast<char*>("true"), nullptr};
+  out["exec"] = outcome(::execv("/bin/true", argv));
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(3);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  out["fork"] = WIFEXITED(status) && WEXITSTATUS(status) == 3 ? 0 : 1;
+  const int device = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  out["ioctl"] = outcome(::ioctl(device, TCGETS, parameters)) == ENOTTY ? 0 : 1;  // reached the driver
+  out["memory"] = ::mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED ? 0 : 1;
+  rlimit core{};
+  ::getrlimit(RLIMIT_CORE, &core);
+  out["core_limit"] = core.rlim_max;
+  out["no_new_privileges"] = ::prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0);
+  return out;
+}
+
+}  // namespace
+
+// "--confined": gives up what a GPU worker gives up, first.
+int main(int argc, char** argv) {
+  Json confined;
+  if (argc > 1 && std::string_view(argv[1]) == "--confined") confined = confine_worker({0, 1});
+  return serve_worker(0, 1, [&confined](const Message& request) -> Result<Message> {
     const std::string op = request.body.value("op", "");
     Message reply;
     if (op == "echo") {
@@ -38,6 +97,10 @@ int main() {
     if (op == "garbage") {
       if (write(1, "no message at all, and much too long for a header of any kind whatever\n", 72) < 0) _exit(1);
       while (true) pause();
+    }
+    if (op == "tries") {
+      reply.body = {{"confined", confined}, {"tries", tries(request.body.at("inherited").get<int>())}};
+      return reply;
     }
     if (op == "raw") {
       const std::string bytes = request.body.at("bytes");
