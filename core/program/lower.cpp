@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/program/lower_emit.h"
+#include "core/program/lower_instruction.h"
 #include "core/program/lower_pages.h"
 #include "core/program/lower_reject.h"
 #include "core/program/packing.h"
@@ -51,12 +52,18 @@ Status check_fit(const ScheduleConfig& config, const LoweringTarget& target) {
 }  // namespace
 
 Result<Program> lower(const ModelSpec& spec, const ScheduleConfig& config, const LoweringTarget& target, const NumericFormat& format) {
+  return lowering::lower_part(spec, config, target, format, {});
+}
+
+Result<Program> lowering::lower_part(const ModelSpec& spec, const ScheduleConfig& config, const LoweringTarget& target, const NumericFormat& format,
+                                     std::string_view op) {
   AMK_CHECK(check_packable(spec));
   AMK_CHECK(check_target(spec, target));
   AMK_CHECK(check_format(format));
   AMK_CHECK(check_fit(config, target));
 
   lowering::Plan plan = lowering::make_plan(spec, config, target, format);
+  if (!op.empty()) plan = lowering::isolate(std::move(plan), op);
   AMK_TRY(runs, lowering::place(spec, config, target, plan));
 
   Program program;

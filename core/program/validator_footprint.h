@@ -62,8 +62,8 @@ class FootprintChecker {
   bool refused() const { return problem_.has_value(); }
   bool rows_within(std::int64_t limit);
   const Region* take(bool reads, const Expected& expected);
-  const Region* take_one(const std::vector<Region>& list, std::size_t& next, const Expected& expected);
-  void match(const Region& region, const Expected& expected);
+  const Region* take_one(const std::vector<Region>& list, std::size_t& next, const Expected& expected, bool reads);
+  void match(const Region& region, const Expected& expected, bool reads);
   void weight(std::string_view what, WeightBinding binding, std::int64_t total, Slice slice);
   void vector(bool reads, std::string_view what, std::int64_t total, Slice slice);
   void head_norms();

@@ -26,12 +26,15 @@ bool FootprintChecker::rows_within(std::int64_t limit) {
 
 std::int64_t FootprintChecker::record() const { return std::int64_t{spec_.gqa()} * (spec_.head_dim + kPartialTail); }
 
-void FootprintChecker::match(const Region& region, const Expected& e) {
+void FootprintChecker::match(const Region& region, const Expected& e, bool reads) {
   const Buffer& buffer = p_.buffers[static_cast<std::size_t>(region.buffer)];
   const std::int64_t size = dtype_bytes(buffer.dtype);
   const bool is_float = buffer.dtype == DType::F32 || buffer.dtype == DType::F16 || buffer.dtype == DType::BF16;
   const bool type = e.elements == Elements::Float ? is_float : buffer.dtype == (e.elements == Elements::Int32 ? DType::I32 : DType::F32);
-  if (buffer.space != e.space)
+  // A vector or cache that the host fills before the launch (lower_instruction.h): check_tasks and the other footprints see to it that none writes
+  // it.
+  const bool given = reads && buffer.space == Space::Input && (e.space == Space::Activation || e.space == Space::Kv);
+  if (buffer.space != e.space && !given)
     return refuse(cat(e.what, ": ", buffer.name, " is in space ", to_string(buffer.space), ", not ", to_string(e.space)), &region);
   if (!type) return refuse(cat(e.what, ": ", buffer.name, " holds ", to_string(buffer.dtype)), &region);
   if (buffer.bytes != e.total * size)
@@ -46,19 +49,19 @@ void FootprintChecker::match(const Region& region, const Expected& e) {
     refuse(cat(e.what, ": declared for positions [", when.lo, ",", when.hi, "); it is touched at [", from, ",", p_.max_seq, ")"), &region);
 }
 
-const Region* FootprintChecker::take_one(const std::vector<Region>& list, std::size_t& next, const Expected& expected) {
+const Region* FootprintChecker::take_one(const std::vector<Region>& list, std::size_t& next, const Expected& expected, bool reads) {
   if (problem_) return nullptr;
   if (next == list.size()) {
     refuse(cat("no region for ", expected.what));
     return nullptr;
   }
   const Region& region = list[next++];
-  match(region, expected);
+  match(region, expected, reads);
   return problem_ ? nullptr : &region;
 }
 
 const Region* FootprintChecker::take(bool reads, const Expected& expected) {
-  return reads ? take_one(task_->reads, next_read_, expected) : take_one(task_->writes, next_write_, expected);
+  return reads ? take_one(task_->reads, next_read_, expected, true) : take_one(task_->writes, next_write_, expected, false);
 }
 
 void FootprintChecker::vector(bool reads, std::string_view what, std::int64_t total, Slice slice) {

@@ -40,15 +40,16 @@ struct ReferenceVm::State {
         rng(o.interleaving_seed) {}
 
   Status bind();
-  void begin_step(int token);
+  void begin_step();
+  Status run_step();
 };
 
 namespace {
 
 Result<std::byte*> fixed_buffer(const Program& program, vm::Memory& memory, const char* name, DType dtype, std::int64_t elements) {
   const BufferId id = program.find_buffer(name);
-  if (id == kNone || program.buffers[id].dtype != dtype || program.buffers[id].bytes != elements * dtype_bytes(dtype) ||
-      program.buffers[id].space == Space::Weight)
+  if (id == kNone) return nullptr;  // part of a step: whoever needs it says so
+  if (program.buffers[id].dtype != dtype || program.buffers[id].bytes != elements * dtype_bytes(dtype) || program.buffers[id].space == Space::Weight)
     return fail(
         ErrorKind::InvalidArgument,
         std::string("the program has no buffer ") + name + " of " + std::to_string(elements) + " " + std::string(to_string(dtype)) + " elements",
@@ -82,15 +83,26 @@ Status ReferenceVm::State::bind() {
   return {};
 }
 
-void ReferenceVm::State::begin_step(int token_id) {
+void ReferenceVm::State::begin_step() {
   if (options.poison) memory.poison_step();
-  const std::int32_t value = token_id;
-  std::memcpy(token, &value, 4);
   const std::size_t half = static_cast<std::size_t>(program.model.head_dim) / 2;
   for (float* table : rope_tables) {
     float* row = table + static_cast<std::size_t>(position) * 2 * half;
     rope_cos_sin(program.model, position, {row, half}, {row + half, half});
   }
+}
+
+Status ReferenceVm::State::run_step() {
+  if (position >= program.max_seq) return bad_field("position", position, "below max_seq, " + std::to_string(program.max_seq));
+  if (epoch >= program.max_steps)
+    return fail(ErrorKind::InvalidArgument, "the program's counters are proved for " + std::to_string(program.max_steps) + " steps only",
+                {{"field", "max_steps"}, {"value", epoch}});
+  begin_step();
+  const vm::StepContext context{program, weight_buffers, position, scratch};
+  AMK_CHECK(queues.run_step(epoch, rng, [&](TaskId id) { return vm::execute(context, tasks[id]); }));
+  ++epoch;
+  ++position;
+  return {};
 }
 
 Result<ReferenceVm> ReferenceVm::create(const Program& program, std::shared_ptr<const Weights> weights, const VmOptions& options) {
@@ -114,18 +126,48 @@ ReferenceVm& ReferenceVm::operator=(ReferenceVm&&) noexcept = default;
 Result<ReferenceVm::Step> ReferenceVm::step(int token) {
   State& s = *state_;
   if (token < 0 || token >= s.program.model.vocab) return bad_field("token", token, "0 to " + std::to_string(s.program.model.vocab - 1));
-  if (s.position >= s.program.max_seq) return bad_field("position", s.position, "below max_seq, " + std::to_string(s.program.max_seq));
-  if (s.epoch >= s.program.max_steps)
-    return fail(ErrorKind::InvalidArgument, "the program's counters are proved for " + std::to_string(s.program.max_steps) + " steps only",
-                {{"field", "max_steps"}, {"value", s.epoch}});
-  s.begin_step(token);
-  const vm::StepContext context{s.program, s.weight_buffers, s.position, s.scratch};
-  AMK_CHECK(s.queues.run_step(s.epoch, s.rng, [&](TaskId id) { return vm::execute(context, s.tasks[id]); }));
-  ++s.epoch;
-  ++s.position;
+  if (s.token == nullptr || s.logits == nullptr || s.next_token == nullptr)
+    return fail(ErrorKind::InvalidArgument, "the program is part of a step: it takes no token and gives no logits", {{"field", "program"}});
+  const std::int32_t value = token;
+  std::memcpy(s.token, &value, 4);
+  AMK_CHECK(s.run_step());
   std::int32_t next = 0;
   std::memcpy(&next, s.next_token, 4);
   return Step{{reinterpret_cast<const float*>(s.logits), static_cast<std::size_t>(s.program.model.vocab)}, next};
+}
+
+Status ReferenceVm::run(int position) {
+  if (position < 0 || position >= state_->program.max_seq)
+    return bad_field("position", position, "0 to " + std::to_string(state_->program.max_seq - 1));
+  state_->position = position;
+  return state_->run_step();
+}
+
+Status ReferenceVm::set(std::string_view name, std::int64_t first, std::span<const float> values) {
+  State& s = *state_;
+  const BufferId id = s.program.find_buffer(name);
+  if (id == kNone || s.program.buffers[id].space != Space::Input || s.program.buffers[id].dtype == DType::I32)
+    return bad_field("buffer", std::string(name), "a vector or cache among the program's inputs");
+  const Buffer& buffer = s.program.buffers[id];
+  const std::int64_t size = dtype_bytes(buffer.dtype), count = static_cast<std::int64_t>(values.size());
+  if (first < 0 || first > buffer.bytes / size || count > buffer.bytes / size - first)
+    return bad_field("first", first, "elements within the " + std::to_string(buffer.bytes / size) + " of " + buffer.name);
+  vm::store_f32(s.memory.address(s.program, id) + first * size, buffer.dtype, values);
+  return {};
+}
+
+Result<std::vector<float>> ReferenceVm::get(std::string_view name, std::int64_t first, std::int64_t count) const {
+  State& s = *state_;
+  const BufferId id = s.program.find_buffer(name);
+  if (id == kNone || s.program.buffers[id].space == Space::Weight || s.program.buffers[id].dtype == DType::I32)
+    return bad_field("buffer", std::string(name), "a vector, cache or output of the program");
+  const Buffer& buffer = s.program.buffers[id];
+  const std::int64_t size = dtype_bytes(buffer.dtype);
+  if (first < 0 || count < 0 || first > buffer.bytes / size || count > buffer.bytes / size - first)
+    return bad_field("first", first, "elements within the " + std::to_string(buffer.bytes / size) + " of " + buffer.name);
+  std::vector<float> scratch;
+  const auto values = vm::load_f32(s.memory.address(s.program, id) + first * size, buffer.dtype, count, scratch);
+  return std::vector<float>(values.begin(), values.end());
 }
 
 int ReferenceVm::position() const { return state_->position; }

@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/program/program.h"
@@ -31,6 +33,14 @@ class ReferenceVm {
   };
   // Deadlock (no ready SM, queues not empty) is an error that names the starved counters; also token or position out of range.
   Result<Step> step(int token);
+
+  // Programs that are part of a step (core/program/lower_instruction.h): `token`, `logits` and `next_token` may be missing, and step() is then an
+  // error. set() fills elements of an input, get() reads elements of any buffer but a weight: rounded to, and widened from, the buffer's dtype.
+  // InvalidArgument names an unknown buffer or a range outside it. run() executes once at `position`.
+  Status set(std::string_view buffer, std::int64_t first, std::span<const float> values);
+  Result<std::vector<float>> get(std::string_view buffer, std::int64_t first, std::int64_t count) const;
+  Status run(int position);
+
   int position() const;
   void reset();  // position 0, epoch kept: counters are never reset
 

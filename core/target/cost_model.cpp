@@ -78,11 +78,8 @@ int kv_element_bytes(const Program& program) {
 
 }  // namespace
 
-Prediction predict(const Program& program, const ScheduleConfig& config, const GpuTarget& target, int position) {
-  const int entries = std::clamp(position, 1, std::max(1, program.max_seq));
-  const Roofline roofline = decode_roofline(program.model, target, entries, kv_element_bytes(program));
-  const double cached =
-      l2_share(static_cast<double>(roofline.hbm_bytes == 0 ? 0 : roofline.hbm_bytes + target.l2_bytes), static_cast<double>(target.l2_bytes));
+static Prediction predicted(const Program& program, const ScheduleConfig& config, const GpuTarget& target, int entries, const Roofline& roofline,
+                            double cached) {
   const MachineRates rates = machine_rates(config, target, cached);
   const Timeline full = simulate(program, rates, entries - 1, 1.0 - cached, true);
   const Timeline streaming = simulate(program, rates, entries - 1, 1.0 - cached, false);
@@ -107,6 +104,18 @@ Prediction predict(const Program& program, const ScheduleConfig& config, const G
     regions.sync = 0;
   }
   return prediction;
+}
+
+Prediction predict(const Program& program, const ScheduleConfig& config, const GpuTarget& target, int position) {
+  const int entries = std::clamp(position, 1, std::max(1, program.max_seq));
+  const Roofline roofline = decode_roofline(program.model, target, entries, kv_element_bytes(program));
+  const double cached =
+      l2_share(static_cast<double>(roofline.hbm_bytes == 0 ? 0 : roofline.hbm_bytes + target.l2_bytes), static_cast<double>(target.l2_bytes));
+  return predicted(program, config, target, entries, roofline, cached);
+}
+
+Prediction predict_part(const Program& program, const ScheduleConfig& config, const GpuTarget& target, int position, const Roofline& floor) {
+  return predicted(program, config, target, std::clamp(position, 1, std::max(1, program.max_seq)), floor, 0.0);
 }
 
 }  // namespace amk

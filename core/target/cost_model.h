@@ -1,6 +1,8 @@
 // Analytic prediction of a decode step's time. The written model: docs/cost-model.md. Pure, thread-safe, touches no weights.
 #pragma once
 
+#include <string_view>
+
 #include "core/program/program.h"
 #include "core/schedule/config.h"
 #include "core/target/gpu_target.h"
@@ -30,6 +32,11 @@ struct Roofline {
 };
 Roofline decode_roofline(const ModelSpec& spec, const GpuTarget& target, int position, int kv_bytes_per_element = 2);
 
+// Of one instruction kind (core/program/lower_instruction.h) in every layer: its matrices, and for attention the cache.
+Roofline instruction_roofline(const ModelSpec& spec, std::string_view op, const GpuTarget& target, int position, int kv_bytes_per_element = 2);
+
 Prediction predict(const Program& program, const ScheduleConfig& config, const GpuTarget& target, int position);
+// Of a part of a step whose floor is given; nothing is in L2 beforehand, as between two steps.
+Prediction predict_part(const Program& program, const ScheduleConfig& config, const GpuTarget& target, int position, const Roofline& floor);
 
 }  // namespace amk

@@ -39,6 +39,7 @@ class Planner {
     AMK_CHECK(shape_ring());
     AMK_CHECK(shape_shared());
     place_activations();
+    place_given();
     plan_.grid = program_.sm_count;
     plan_.threads = config_.threads_per_block;
     plan_.counter_count = static_cast<std::int64_t>(program_.counters.size());
@@ -171,6 +172,16 @@ class Planner {
       plan_.storages.push_back(place);
     }
     plan_.activation_bytes = at;
+  }
+
+  // Vectors that the host fills before a launch (core/program/lower_instruction.h); a given cache is the sequence's.
+  void place_given() {
+    for (const Buffer& b : program_.buffers) {
+      if (b.space != Space::Input || b.dtype == DType::I32 || b.shape.size() != 1) continue;
+      const std::int64_t bytes = program_.storages[static_cast<std::size_t>(b.storage)].bytes;
+      plan_.storages[static_cast<std::size_t>(b.storage)] = {plan_.activation_bytes, bytes};
+      plan_.activation_bytes = round_up(plan_.activation_bytes + bytes, 128) + kGuardBytes;
+    }
   }
 
   Status make_tables() {

@@ -36,8 +36,12 @@ class DeviceSequence {
   Result<std::vector<int>> read_tokens(int first, int count, const cuda::Stream& stream) const;
   // Bytes of the guard zones that changed since create(); 0 is right.
   Result<std::int64_t> damaged_guards(const cuda::Stream& stream) const;
+  // Elements [first, first + …) of a layer's K or V cache, [kv_heads, max_seq, head_dim] as stored. Waits. InvalidArgument outside it.
+  Status write_cache(int layer, bool values, std::int64_t first, std::span<const std::byte> bytes, const cuda::Stream& stream) const;
+  Result<std::vector<std::byte>> read_cache(int layer, bool values, std::int64_t first, std::int64_t count, const cuda::Stream& stream) const;
 
  private:
+  Result<cuda::DevicePtr> cache_at(int layer, bool values, std::int64_t first, std::int64_t count) const;
   Status fill_guards(const cuda::Stream& stream) const;
   ModelSpec spec_;
   int max_seq_ = 0;
@@ -66,6 +70,9 @@ class DeviceProgram {
   Status check(const cuda::Stream& stream);
 
   Status poison_activations(const cuda::Stream& stream) const;
+  // The bytes of one vector among activations and given inputs. Waits. InvalidArgument for a buffer that lies elsewhere, or of another size.
+  Status write_activation(BufferId buffer, std::span<const std::byte> bytes, const cuda::Stream& stream) const;
+  Result<std::vector<std::byte>> read_activation(BufferId buffer, const cuda::Stream& stream) const;
   Result<std::int64_t> damaged_guards(const cuda::Stream& stream) const;
   void set_budget_us(double us) { budget_ns_ = static_cast<std::uint64_t>(us * 1000); }
   const DevicePlan& plan() const { return plan_; }
@@ -75,6 +82,7 @@ class DeviceProgram {
   Status read_trace(std::vector<std::uint64_t>& out, const cuda::Stream& stream) const;
 
  private:
+  Result<cuda::DevicePtr> activation_at(BufferId buffer) const;
   std::shared_ptr<const Program> program_;
   DevicePlan plan_;
   cuda::Module module_;

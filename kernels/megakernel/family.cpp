@@ -5,9 +5,10 @@
 
 #include "core/base/resources.h"
 #include "core/model/load.h"
+#include "core/program/lower_instruction.h"
 #include "kernels/megakernel/gpu_judge.h"
 #include "kernels/megakernel/gpu_service.h"
-#include "kernels/megakernel/workload.h"
+#include "kernels/megakernel/instruction_workload.h"
 
 namespace amk {
 namespace {
@@ -18,6 +19,20 @@ class MegakernelFamily final : public KernelFamily {
   bool accepts(std::string_view workload) const override { return workload.find(':') == std::string_view::npos; }
 
   Result<std::shared_ptr<const Workload>> open(std::string_view workload, const GpuTarget& target) const override {
+    // "MODEL#op": one instruction kind. The last '#' that an op follows; a folder of that very name is the model itself.
+    std::error_code failed;
+    if (const std::size_t at = workload.rfind('#'); at != std::string_view::npos && !std::filesystem::exists(workload, failed)) {
+      const std::string_view op = workload.substr(at + 1);
+      if (!is_instruction_op(op)) return bad_field("model", std::string(workload), "MODEL#op with op one of: " + accepted_instruction_ops());
+      AMK_TRY(whole, open_model(workload.substr(0, at), target));
+      AMK_TRY(alone, InstructionWorkload::create(std::move(whole), op));
+      return std::shared_ptr<const Workload>(std::move(alone));
+    }
+    AMK_TRY(whole, open_model(workload, target));
+    return std::shared_ptr<const Workload>(std::move(whole));
+  }
+
+  static Result<std::shared_ptr<const MegakernelWorkload>> open_model(std::string_view workload, const GpuTarget& target) {
     AMK_TRY(resources, find_resources());
     AMK_TRY(ref, resolve_model(workload, ModelSources::from_environment(resources.config())));
     // One checkpoint, one id, however the path was written; org/name stays as it is.
@@ -26,8 +41,7 @@ class MegakernelFamily final : public KernelFamily {
       const std::filesystem::path canonical = std::filesystem::canonical(workload, failed);
       if (!failed) ref.spec.name = canonical.string();
     }
-    AMK_TRY(opened, MegakernelWorkload::create(ref, target));
-    return std::shared_ptr<const Workload>(std::move(opened));
+    return MegakernelWorkload::create(ref, target);
   }
 
   std::vector<std::string> known_workloads() const override {

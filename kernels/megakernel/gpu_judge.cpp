@@ -32,10 +32,7 @@ Decision decision_of(Comparison c) {
   return c == Comparison::Faster ? Decision::Faster : c == Comparison::Slower ? Decision::Slower : Decision::Inconclusive;
 }
 
-void fill_timing(Verdict& verdict, const MegakernelWorkload& workload, const Timing& t, int position, const std::optional<Json>& incumbent) {
-  const ModelSpec& spec = workload.model().spec;
-  const int kv_bytes = dtype_bytes(gpu_format(spec.dtype).kv);
-  const Roofline floor = decode_roofline(spec, workload.target(), position, kv_bytes);
+void fill_timing(Verdict& verdict, const Workload& workload, const Timing& t, const Roofline& floor, const std::optional<Json>& incumbent) {
   verdict.noise =
       Noise{t.mad_us, static_cast<std::int64_t>(t.candidate_us.size()), t.rounds, t.clock_mhz, (t.throttle_reasons & kThrottleUnfair) != 0};
   verdict.bound_us = floor.bound_us;
@@ -140,14 +137,62 @@ Result<Verdict> GpuJudge::blame(Verdict verdict, const Error& error, const Progr
   return verdict;
 }
 
-Result<Verdict> GpuJudge::judge(const Workload& any, const Json& canonical, const std::optional<Json>& incumbent, const Progress& progress) try {
-  const auto* mine = dynamic_cast<const MegakernelWorkload*>(&any);
-  if (mine == nullptr) return fail(ErrorKind::Internal, any.id() + " is not a megakernel workload");
-  const MegakernelWorkload& workload = *mine;
+// A whole step: the oracle's logits behind its own tokens.
+Result<GpuJudge::Question> GpuJudge::question(const MegakernelWorkload& workload, const Progress& progress) {
+  AMK_TRY(expected, reference(workload, progress));
+  const ModelSpec& spec = workload.model().spec;
+  Question out;
+  out.check = {{"tokens", expected->tokens()}, {"positions", expected->positions()}};
+  out.compare = [expected](std::span<const float> outputs, const Json& reply) -> Answer {
+    const auto outcome = expected->compare(outputs, reply.at("next_tokens").get<std::vector<int>>(), reply.value("repeatable", false));
+    return {outcome.correctness, outcome.failure};
+  };
+  const int total = static_cast<int>(expected->tokens().size());
+  out.flush = spec.decode_weight_bytes() < kColdFactor * device_.l2_bytes;
+  out.tokens = out.flush ? 1 : std::min(kTimedTokens, total);
+  out.first = total - out.tokens;
+  out.floor = decode_roofline(spec, workload.target(), out.first, dtype_bytes(gpu_format(spec.dtype).kv));
+  return out;
+}
+
+// One kind alone: fp32 on the reference VM, on inputs that no candidate can know.
+Result<GpuJudge::Question> GpuJudge::question(const InstructionWorkload& workload, const Progress& progress) {
+  std::shared_ptr<const InstructionReference>& held = instructions_[workload.id()];
+  if (held == nullptr) {
+    if (progress.report) progress.report(0.05, "running the instruction's reference");
+    const ModelSpec& spec = workload.model().model().spec;
+    const int max_seq = workload.model().lowering_target().max_seq;
+    AMK_TRY(weights, load_weights(workload.model().model()));
+    AMK_TRY(made, InstructionReference::create(weights, workload.op(), max_seq, gpu_format(spec.dtype),
+                                               instruction_draws(spec, workload.op(), max_seq, fresh_seed()), progress.stop));
+    held = std::move(made);
+  }
+  Question out;
+  Json draws = Json::array();
+  for (const InstructionDraw& d : held->draws()) draws.push_back({{"position", d.position}, {"seed", d.seed}});
+  out.check = {{"instruction", workload.op()}, {"draws", std::move(draws)}};
+  out.compare = [expected = held](std::span<const float> outputs, const Json& reply) -> Answer {
+    const auto outcome = expected->compare(outputs, reply.value("repeatable", false));
+    if (outcome.failure.empty() && !reply.value("partials_agree", false))
+      return {outcome.correctness, "the argmax partials are not those of the logits"};
+    return {outcome.correctness, outcome.failure};
+  };
+  out.first = held->draws().back().position;
+  out.flush = workload.weight_bytes() < kColdFactor * device_.l2_bytes;
+  out.floor = workload.floor(out.first);
+  return out;
+}
+
+Result<Verdict> GpuJudge::judge(const Workload& workload, const Json& canonical, const std::optional<Json>& incumbent, const Progress& progress) try {
+  const auto* alone = dynamic_cast<const InstructionWorkload*>(&workload);
+  const auto* whole = alone != nullptr ? &alone->model() : dynamic_cast<const MegakernelWorkload*>(&workload);
+  if (whole == nullptr) return fail(ErrorKind::Internal, workload.id() + " is not a megakernel workload");
   const auto say = [&](double fraction, const char* what) {
     if (progress.report) progress.report(fraction, what);
   };
-  AMK_TRY(config, workload.parse(canonical));
+  AMK_TRY(config, alone != nullptr ? alone->parse(canonical) : whole->parse(canonical));
+  PlanOptions options;
+  if (alone != nullptr) options.instruction = alone->op();
   Verdict verdict;
   verdict.workload = workload.id();
   verdict.gpu = workload.target().name;
@@ -157,7 +202,7 @@ Result<Verdict> GpuJudge::judge(const Workload& any, const Json& canonical, cons
   verdict.schedule_id = amk::schedule_id(config);
 
   say(0.0, "building");
-  auto built = build(workload, verdict.config);
+  auto built = build(*whole, verdict.config, options);
   if (!built) {
     if (built.error().kind != ErrorKind::Rejected) return tl::unexpected<Error>(std::move(built).error());
     reject(verdict, built.error());
@@ -165,19 +210,21 @@ Result<Verdict> GpuJudge::judge(const Workload& any, const Json& canonical, cons
   }
   verdict.valid = true;
   verdict.tasks = static_cast<std::int64_t>(built->program->tasks.size());
-  verdict.weight_bytes = workload.model().spec.decode_weight_bytes();
+  verdict.weight_bytes = alone != nullptr ? alone->weight_bytes() : whole->model().spec.decode_weight_bytes();
   verdict.smem_bytes = built->plan.shared_bytes;
   verdict.build_ms = built->build_ms;
 
   const std::lock_guard one(mutex_);
-  AMK_TRY(expected, reference(workload, progress));
+  AMK_TRY(asks, alone != nullptr ? question(*alone, progress) : question(*whole, progress));
   AMK_TRY(lock, GpuLock::acquire(
                     device_.uuid, options_.lock_limit, [&progress] { return progress.stop.stop_requested(); }, options_.lock_folder));
   say(0.2, "loading the model on the GPU");
-  AMK_CHECK(open_model(workload, progress));
+  AMK_CHECK(open_model(*whole, progress));
 
   say(0.3, "checking");
-  Json check = {{"op", "check"}, {"config", verdict.config}, {"tokens", expected->tokens()}, {"positions", expected->positions()}};
+  Json check = asks.check;
+  check["op"] = "check";
+  check["config"] = verdict.config;
   if (options_.next_fault) check["fault"] = options_.next_fault();
   const auto checked = call(std::move(check), options_.check_limit, progress);
   if (!checked) return blame(std::move(verdict), checked.error(), progress);
@@ -186,17 +233,17 @@ Result<Verdict> GpuJudge::judge(const Workload& any, const Json& canonical, cons
     return fail(ErrorKind::Corrupt, "the GPU worker answered for schedule " + id + " when asked for " + verdict.schedule_id,
                 {{"lie", "other-schedule"}});
   }
-  std::vector<float> logits(checked->payload.size() / sizeof(float));
-  std::memcpy(logits.data(), checked->payload.data(), logits.size() * sizeof(float));
-  const auto outcome = expected->compare(logits, checked->body.at("next_tokens").get<std::vector<int>>(), checked->body.value("repeatable", false));
+  std::vector<float> outputs(checked->payload.size() / sizeof(float));
+  std::memcpy(outputs.data(), checked->payload.data(), outputs.size() * sizeof(float));
+  const Answer answer = asks.compare(outputs, checked->body);
   verdict.registers = checked->body.at("program").value("registers", std::int64_t{0});
-  verdict.correctness = outcome.correctness;
-  std::string failure = outcome.failure;
+  verdict.correctness = answer.correctness;
+  std::string failure = answer.failure;
   const auto also = [&](bool bad, const std::string& why) {
     if (bad && failure.empty()) failure = why;
   };
   also(checked->body.value("unwritten", std::int64_t{1}) != 0, "outputs were not written");
-  also(checked->body.value("not_finite", std::int64_t{1}) != 0, "a logit is not a number at a position that is not compared");
+  also(checked->body.value("not_finite", std::int64_t{1}) != 0, "an output is not a number, also where it is not compared");
   also(checked->body.value("damaged_guards", std::int64_t{1}) != 0, "bytes outside the buffers were written");
   also(!checked->body.value("inputs_unchanged", false), "weights or tokens were changed");
   if (!failure.empty()) {
@@ -206,20 +253,17 @@ Result<Verdict> GpuJudge::judge(const Workload& any, const Json& canonical, cons
   }
 
   say(0.6, "timing");
-  const bool flush = workload.model().spec.decode_weight_bytes() < kColdFactor * device_.l2_bytes;
-  const int total = static_cast<int>(expected->tokens().size());
-  const int tokens = flush ? 1 : std::min(kTimedTokens, total);
-  const int first = total - tokens;
   const bool same = incumbent && workload.schedule_id(*incumbent) == verdict.schedule_id;
   const auto asked_at = std::chrono::steady_clock::now();
-  const auto timed = call({{"op", "time"},
-                           {"config", verdict.config},
-                           {"incumbent", incumbent && !same ? *incumbent : Json(nullptr)},
-                           {"first", first},
-                           {"tokens_per_sample", tokens},
-                           {"flush", flush},
-                           {"most_ms", options_.timing_ms}},
-                          options_.time_limit + std::chrono::milliseconds(options_.timing_ms), progress);
+  Json time = {{"op", "time"},
+               {"config", verdict.config},
+               {"incumbent", incumbent && !same ? *incumbent : Json(nullptr)},
+               {"first", asks.first},
+               {"tokens_per_sample", asks.tokens},
+               {"flush", asks.flush},
+               {"most_ms", options_.timing_ms}};
+  if (alone != nullptr) time["instruction"] = alone->op();
+  const auto timed = call(std::move(time), options_.time_limit + std::chrono::milliseconds(options_.timing_ms), progress);
   if (!timed) {
     if (timed.error().data.contains("withheld")) {
       verdict.status = VerdictStatus::Ok;
@@ -242,7 +286,7 @@ Result<Verdict> GpuJudge::judge(const Workload& any, const Json& canonical, cons
     append_note(verdict, std::to_string(others) + " other processes were computing on the GPU.");
   const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - asked_at);
   const std::string incumbent_id = incumbent && !same ? workload.schedule_id(*incumbent) : std::string();
-  const auto timing = believe(timed->body, verdict.schedule_id, incumbent_id, {!incumbent_id.empty(), 2, static_cast<double>(tokens), waited});
+  const auto timing = believe(timed->body, verdict.schedule_id, incumbent_id, {!incumbent_id.empty(), 2, static_cast<double>(asks.tokens), waited});
   if (!timing) {
     // The machine's doing, not the candidate's; and a worker that is caught once is not asked again.
     link_.restart();
@@ -252,9 +296,10 @@ Result<Verdict> GpuJudge::judge(const Workload& any, const Json& canonical, cons
     verdict.withheld = "events-exceed-wall-clock";
     append_note(verdict, "Device events report more time than the wall clock: withheld.");
   } else {
-    fill_timing(verdict, workload, *timing, first, incumbent_id.empty() ? std::nullopt : incumbent);
+    fill_timing(verdict, workload, *timing, asks.floor, incumbent_id.empty() ? std::nullopt : incumbent);
   }
-  append_note(verdict, flush ? "Cold: L2 flushed before every sample." : "Cold by size: the weights exceed L2.");
+  if (alone != nullptr) append_note(verdict, "Instruction " + alone->op() + " alone, in every layer, per token.");
+  append_note(verdict, asks.flush ? "Cold: L2 flushed before every sample." : "Cold by size: the weights exceed L2.");
   say(1.0, "judged");
   return verdict;
 } catch (const Json::exception& e) {

@@ -2,17 +2,19 @@
 // worker check, time, check again; the comparison with what was expected is made here. Thread-safe: one judgement at a time, others wait.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "kernels/device_judge.h"
 #include "kernels/megakernel/gpu_gate.h"
 #include "kernels/megakernel/gpu_model.h"
-#include "kernels/megakernel/workload.h"
+#include "kernels/megakernel/instruction_workload.h"
 
 namespace amk {
 
@@ -43,6 +45,20 @@ class GpuJudge final : public DeviceJudge {
   const GpuDevice& device() const { return device_; }
 
  private:
+  struct Answer {
+    Correctness correctness;
+    std::string failure;  // empty: correct
+  };
+  // What the worker is asked about one workload, and how its answer is held against what was expected.
+  struct Question {
+    Json check;  // without op and config
+    std::function<Answer(std::span<const float> outputs, const Json& reply)> compare;
+    int first = 0, tokens = 1;  // timed positions
+    bool flush = false;
+    Roofline floor;
+  };
+  Result<Question> question(const MegakernelWorkload& workload, const Progress& progress);
+  Result<Question> question(const InstructionWorkload& workload, const Progress& progress);
   Result<std::shared_ptr<const GpuReference>> reference(const MegakernelWorkload& workload, const Progress& progress);
   Status open_model(const MegakernelWorkload& workload, const Progress& progress);
   Result<BuiltCandidate> build(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options = {}) const;
@@ -53,7 +69,8 @@ class GpuJudge final : public DeviceJudge {
   DeviceJudgeOptions options_;
   WorkerLink& link_;
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const GpuReference>> references_;  // by workload id
+  std::map<std::string, std::shared_ptr<const GpuReference>> references_;            // by workload id
+  std::map<std::string, std::shared_ptr<const InstructionReference>> instructions_;  // by workload id
 };
 
 }  // namespace amk

@@ -1,6 +1,6 @@
 #include "kernels/megakernel/gpu_model.h"
 
-#include "core/program/lower.h"
+#include "core/program/lower_instruction.h"
 #include "core/program/validator.h"
 
 namespace amk {
@@ -22,7 +22,9 @@ Result<BuiltCandidate> build_candidate(const ModelSpec& spec, const ScheduleConf
   target.sm_count = limits.sm_count;
   target.smem_optin_bytes = limits.smem_optin_bytes;
   target.max_seq = max_seq;
-  AMK_TRY(program, lower(spec, config, target, gpu_format(spec.dtype)));
+  const NumericFormat format = gpu_format(spec.dtype);
+  AMK_TRY(program,
+          options.instruction.empty() ? lower(spec, config, target, format) : lower_instruction(spec, options.instruction, config, target, format));
   const Validation validation = validate(program);
   if (validation.rejection) {
     const Rejection& r = *validation.rejection;

@@ -85,16 +85,18 @@ Result<Message> GpuService::open(const Json& body) {
   return reply;
 }
 
-Result<DeviceProgram*> GpuService::program_of(const Json& config) {
+Result<DeviceProgram*> GpuService::program_of(const Json& config, const std::string& instruction) {
   AMK_TRY(parsed, parse_schedule_config(config));
   const std::string id = schedule_id(parsed);
   for (Loaded& l : loaded_) {
-    if (l.schedule_id == id) return l.program.get();
+    if (l.schedule_id == id && l.instruction == instruction) return l.program.get();
   }
-  AMK_TRY(built, model_->build(parsed));
+  PlanOptions options;
+  options.instruction = instruction;
+  AMK_TRY(built, model_->build(parsed, options));
   AMK_TRY(program, model_->load(built));
   if (loaded_.size() >= 2) loaded_.erase(loaded_.begin());
-  loaded_.push_back({id, std::move(built), std::make_unique<DeviceProgram>(std::move(program))});
+  loaded_.push_back({id, instruction, std::move(built), std::make_unique<DeviceProgram>(std::move(program))});
   return loaded_.back().program.get();
 }
 
@@ -113,6 +115,7 @@ Status GpuService::obey_fault(const std::string& fault, const Json& config) {
 }
 
 Result<Message> GpuService::check(const Json& body) {
+  if (body.contains("instruction")) return check_instruction(body);
   const auto tokens = body.at("tokens").get<std::vector<int>>();
   const auto positions = body.at("positions").get<std::vector<int>>();
   AMK_TRY(program, program_of(body.at("config")));
@@ -120,11 +123,7 @@ Result<Message> GpuService::check(const Json& body) {
   AMK_TRY(first, run_checked(*model_, *program, tokens, positions));
   AMK_TRY(second, run_checked(*model_, *program, tokens, {}));
   tokens_ = tokens;
-  AMK_TRY(guards, model_->sequence().damaged_guards(model_->stream()));
-  AMK_TRY(activation_guards, program->damaged_guards(model_->stream()));
   AMK_TRY(after, model_->sequence().read_tokens(0, static_cast<int>(tokens.size()), model_->stream()));
-  AMK_TRY(layout, model_->layout_weights(program->plan().layout));
-  AMK_TRY(intact, layout->intact(model_->stream()));
   std::vector<int> next;
   for (const int p : positions) next.push_back(first.next_tokens.at(static_cast<std::size_t>(p)));
   Message reply;
@@ -133,32 +132,42 @@ Result<Message> GpuService::check(const Json& body) {
                 {"last_hash", first.hashes.back()},
                 {"unwritten", first.unwritten + second.unwritten},
                 {"not_finite", first.not_finite},
-                {"damaged_guards", guards + activation_guards},
-                {"inputs_unchanged", after == tokens && intact}};
-  for (const Loaded& l : loaded_) {
-    if (l.program.get() != program) continue;
-    reply.body["schedule_id"] = l.schedule_id;
-    reply.body["program"] = program_facts(*program, l.built);
-  }
+                {"inputs_unchanged", after == tokens}};
+  AMK_CHECK(add_state(*program, reply.body));
   reply.payload = payload_of(first.logits);
   return reply;
 }
 
-Result<Message> GpuService::time(const Json& body) {
-  AMK_TRY(candidate, program_of(body.at("config")));
+Status GpuService::add_state(const DeviceProgram& program, Json& body) {
+  AMK_TRY(guards, model_->sequence().damaged_guards(model_->stream()));
+  AMK_TRY(activation_guards, program.damaged_guards(model_->stream()));
+  AMK_TRY(layout, model_->layout_weights(program.plan().layout));
+  AMK_TRY(intact, layout->intact(model_->stream()));
+  body["damaged_guards"] = guards + activation_guards;
+  body["inputs_unchanged"] = body.value("inputs_unchanged", false) && intact;
+  for (const Loaded& l : loaded_) {
+    if (l.program.get() != &program) continue;
+    body["schedule_id"] = l.schedule_id;
+    body["program"] = program_facts(program, l.built);
+  }
+  return {};
+}
+
+Result<std::pair<DeviceProgram*, DeviceProgram*>> GpuService::contestants_of(const Json& body) {
+  const std::string instruction = body.value("instruction", "");
+  AMK_TRY(candidate, program_of(body.at("config"), instruction));
   DeviceProgram* incumbent = nullptr;
   if (const auto other = body.find("incumbent"); other != body.end() && !other->is_null()) {
-    AMK_TRY(found, program_of(*other));
-    incumbent = found;
-    AMK_TRY(again, program_of(body.at("config")));  // loading the incumbent may have pushed it out
+    AMK_TRY(found, program_of(*other, instruction));
+    AMK_TRY(again, program_of(body.at("config"), instruction));  // loading the incumbent may have pushed it out
     candidate = again;
+    if (found != again) incumbent = found;
   }
-  TimedSpan span{body.at("first").get<int>(), body.at("tokens_per_sample").get<int>(), body.value("flush", false)};
-  if (static_cast<std::size_t>(span.first + span.tokens) > tokens_.size())
-    return fail(ErrorKind::InvalidArgument, "the timed positions are outside the checked sequence");
-  AMK_TRY(timing, time_programs(*model_, *candidate, incumbent == candidate ? nullptr : incumbent, span, body.value("most_ms", 4000)));
-  AMK_TRY(logits, model_->sequence().read_logits(model_->stream()));
-  AMK_TRY(next, model_->sequence().read_next_token(model_->stream()));
+  return std::pair{candidate, incumbent};
+}
+
+Message GpuService::time_reply(const ProgramTiming& timing, const DeviceProgram* candidate, const DeviceProgram* incumbent,
+                               std::uint64_t hash) const {
   // Which program's samples are which is said by the programs that ran.
   const auto id_of = [this](const DeviceProgram* program) -> Json {
     for (const Loaded& l : loaded_)
@@ -166,10 +175,73 @@ Result<Message> GpuService::time(const Json& body) {
     return nullptr;
   };
   Message reply;
-  reply.body = {{"schedule_id", id_of(candidate)},           {"incumbent_id", incumbent == candidate ? Json(nullptr) : id_of(incumbent)},
-                {"timing", to_json(timing.timing)},          {"last_hash", hash_logits(logits) ^ static_cast<std::uint64_t>(next)},
+  reply.body = {{"schedule_id", id_of(candidate)},           {"incumbent_id", id_of(incumbent)},
+                {"timing", to_json(timing.timing)},          {"last_hash", hash},
                 {"other_processes", timing.other_processes}, {"wall_ratio", timing.wall_ratio}};
   return reply;
+}
+
+Result<Message> GpuService::time(const Json& body) {
+  if (body.contains("instruction")) return time_instruction(body);
+  AMK_TRY(programs, contestants_of(body));
+  TimedSpan span;
+  span.first = body.at("first").get<int>();
+  span.tokens = body.at("tokens_per_sample").get<int>();
+  span.flush = body.value("flush", false);
+  if (static_cast<std::size_t>(span.first + span.tokens) > tokens_.size())
+    return fail(ErrorKind::InvalidArgument, "the timed positions are outside the checked sequence");
+  AMK_TRY(timing, time_programs(*model_, *programs.first, programs.second, span, body.value("most_ms", 4000)));
+  AMK_TRY(logits, model_->sequence().read_logits(model_->stream()));
+  AMK_TRY(next, model_->sequence().read_next_token(model_->stream()));
+  return time_reply(timing, programs.first, programs.second, hash_logits(logits) ^ static_cast<std::uint64_t>(next));
+}
+
+Result<Message> GpuService::check_instruction(const Json& body) {
+  const std::string instruction = body.at("instruction").get<std::string>();
+  std::vector<InstructionDraw> draws;
+  for (const Json& d : body.at("draws")) draws.push_back({d.at("position").get<int>(), d.at("seed").get<std::uint64_t>()});
+  if (draws.empty()) return bad_field("draws", body.at("draws"), "at least one");
+  tokens_.clear();  // the sequence's cache is overwritten
+  AMK_TRY(program, program_of(body.at("config"), instruction));
+  if (faults_) AMK_CHECK(obey_fault(body.value("fault", ""), body.at("config")));
+  Message reply;
+  std::uint64_t last = 0;
+  std::int64_t unwritten = 0, not_finite = 0;
+  bool repeatable = true, inputs = true, partials = true;
+  for (const InstructionDraw& draw : draws) {
+    AMK_TRY(first, run_instruction(*model_, *program, draw));
+    AMK_TRY(second, run_instruction(*model_, *program, draw));
+    repeatable = repeatable && first.hash == second.hash;
+    for (const InstructionRun* run : {&first, &second}) {
+      unwritten += run->unwritten;
+      not_finite += run->not_finite;
+      inputs = inputs && run->inputs_unchanged;
+      partials = partials && run->partials_agree;
+    }
+    last = second.hash;
+    reply.payload += payload_of(first.outputs);
+  }
+  draws_ = std::move(draws);
+  reply.body = {{"repeatable", repeatable}, {"last_hash", last},          {"unwritten", unwritten},
+                {"not_finite", not_finite}, {"inputs_unchanged", inputs}, {"partials_agree", partials}};
+  AMK_CHECK(add_state(*program, reply.body));
+  return reply;
+}
+
+Result<Message> GpuService::time_instruction(const Json& body) {
+  if (draws_.empty()) return fail(ErrorKind::InvalidArgument, "an instruction is timed after its check");
+  AMK_TRY(programs, contestants_of(body));
+  const InstructionDraw draw = draws_.back();
+  TimedSpan span;
+  span.first = draw.position;
+  span.flush = body.value("flush", false);
+  span.decoded = false;
+  if (programs.second != nullptr) AMK_CHECK(give_inputs(*model_, *programs.second, draw));
+  AMK_CHECK(give_inputs(*model_, *programs.first, draw));
+  AMK_TRY(timing, time_programs(*model_, *programs.first, programs.second, span, body.value("most_ms", 4000),
+                                [&] { return give_inputs(*model_, *programs.first, draw); }));
+  AMK_TRY(left, read_outputs(*model_, *programs.first, draw));
+  return time_reply(timing, programs.first, programs.second, left.hash);
 }
 
 Result<Message> GpuService::decode(const Json& body) {

@@ -1,7 +1,9 @@
 // The worker's side of the megakernel on one GPU: answers requests by running candidates. Expected values never come here. One thread.
 //   {"op":"open", "model", "gpu_ordinal", "config_dir", "max_seq", "cache"}          weights loaded and uploaded at first use
 //   {"op":"check", "config", "tokens", "positions"}        two poisoned runs over all tokens -> payload: logits [positions][vocab]
-//   {"op":"time", "config", "incumbent"?, "first", "tokens_per_sample", "flush"}     after a check with the same tokens
+//   {"op":"check", "config", "instruction", "draws": [{"position", "seed"}]}   that kind alone, each draw twice -> payload: outputs [draws][…]
+//   {"op":"time", "config", "incumbent"?, "first", "tokens_per_sample", "flush"}     after a check with the same tokens; with
+//   "instruction": at the last draw's position
 //   {"op":"decode", "config", "prompt", "count", "logits"}    greedy, token fed back on the device -> payload: logits [tokens processed][vocab] if
 //   asked
 //   {"op":"trace", "config", "position"}   one step with timestamps -> payload: u64 [sm][task][mark]
@@ -10,9 +12,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "kernels/device_judge.h"
+#include "kernels/megakernel/gpu_instruction.h"
 #include "kernels/megakernel/gpu_model.h"
+#include "kernels/megakernel/gpu_timing.h"
 
 namespace amk {
 
@@ -28,10 +33,17 @@ class GpuService final : public DeviceService {
   Result<Message> decode(const Json& body);
   Result<Message> trace(const Json& body);
   Status obey_fault(const std::string& fault, const Json& config);
-  Result<DeviceProgram*> program_of(const Json& config);  // the last two stay loaded
+  Result<Message> check_instruction(const Json& body);
+  Result<Message> time_instruction(const Json& body);
+  Result<DeviceProgram*> program_of(const Json& config, const std::string& instruction = {});  // the last two stay loaded
+  // Both programs of a "time" request.
+  Result<std::pair<DeviceProgram*, DeviceProgram*>> contestants_of(const Json& body);
+  Message time_reply(const ProgramTiming& timing, const DeviceProgram* candidate, const DeviceProgram* incumbent, std::uint64_t hash) const;
+  // What a check says of the GPU's state and of the program, besides its outputs.
+  Status add_state(const DeviceProgram& program, Json& body);
 
   struct Loaded {
-    std::string schedule_id;
+    std::string schedule_id, instruction;
     BuiltCandidate built;
     std::unique_ptr<DeviceProgram> program;
   };
@@ -39,7 +51,8 @@ class GpuService final : public DeviceService {
   std::string model_key_;
   std::unique_ptr<GpuModel> model_;
   std::vector<Loaded> loaded_;
-  std::vector<int> tokens_;  // of the last check: what is in the sequence
+  std::vector<int> tokens_;             // of the last check: what is in the sequence
+  std::vector<InstructionDraw> draws_;  // of the last check of an instruction
 };
 
 // One step's outputs of a sequence, as they are after poisoned runs; for tests as well.

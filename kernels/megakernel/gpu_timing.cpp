@@ -82,7 +82,8 @@ class NvmlMonitor final : public Monitor {
 
 }  // namespace
 
-Result<ProgramTiming> time_programs(GpuModel& model, DeviceProgram& candidate, DeviceProgram* incumbent, const TimedSpan& span, int most_ms) {
+Result<ProgramTiming> time_programs(GpuModel& model, DeviceProgram& candidate, DeviceProgram* incumbent, const TimedSpan& span, int most_ms,
+                                    const std::function<Status()>& before_last) {
   AMK_CHECK(model.context().reset_persisting_l2());
   cuda::Memory flush;
   if (span.flush) {
@@ -90,7 +91,7 @@ Result<ProgramTiming> time_programs(GpuModel& model, DeviceProgram& candidate, D
     flush = std::move(memory);
   }
   const cuda::Memory* flushed = span.flush ? &flush : nullptr;
-  for (int p = 0; p < span.first; ++p) AMK_CHECK(model.enqueue(candidate, {p, false}));
+  for (int p = 0; span.decoded && p < span.first; ++p) AMK_CHECK(model.enqueue(candidate, {p, false}));
   AMK_CHECK(candidate.check(model.stream()));
 
   NvmlMonitor monitor(model.device().uuid);
@@ -109,7 +110,7 @@ Result<ProgramTiming> time_programs(GpuModel& model, DeviceProgram& candidate, D
   }
   out.other_processes = std::max(out.other_processes, monitor.other_processes());
   // Once more, last: what is checked after timing is this sample's output.
-  AMK_CHECK(model.sequence().poison_outputs(model.stream()));
+  AMK_CHECK(before_last ? before_last() : model.sequence().poison_outputs(model.stream()));
   AMK_TRY(last, a.sample_us());
   (void)last;
   out.wall_ratio = a.wall_ratio();

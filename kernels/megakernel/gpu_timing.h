@@ -1,6 +1,7 @@
 // Samples of decode steps for the clock.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "kernels/evaluator/clock.h"
@@ -13,6 +14,7 @@ namespace amk {
 struct TimedSpan {
   int first = 0, tokens = 1;
   bool flush = false;
+  bool decoded = true;  // the candidate decodes what is before `first`; false: whatever it needs of that is there
 };
 
 struct ProgramTiming {
@@ -21,8 +23,10 @@ struct ProgramTiming {
   double wall_ratio = 0;    // wall clock over events of the last sample: below 1 the events cannot be right
 };
 
+// `before_last` prepares the candidate's last sample (default: outputs are poisoned).
 // The candidate decodes the sequence up to `first` (the tokens must be set), then both are timed in turn, and the candidate runs last: its outputs
 // are left in the sequence. The caller holds the GPU's lock.
-Result<ProgramTiming> time_programs(GpuModel& model, DeviceProgram& candidate, DeviceProgram* incumbent, const TimedSpan& span, int most_ms);
+Result<ProgramTiming> time_programs(GpuModel& model, DeviceProgram& candidate, DeviceProgram* incumbent, const TimedSpan& span, int most_ms,
+                                    const std::function<Status()>& before_last = {});
 
 }  // namespace amk

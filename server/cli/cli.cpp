@@ -13,6 +13,7 @@
 #include "core/base/json.h"
 #include "core/base/parse_json.h"
 #include "core/base/resources.h"
+#include "core/program/lower_instruction.h"
 #include "kernels/registry.h"
 #include "kernels/worker.h"
 #include "orchestrator/strategy/strategy.h"
@@ -74,7 +75,7 @@ Result<Json> read_config(const std::string& source, std::string_view option) {
 
 // Everything that CLI11 fills in. One verb runs, so that verbs may share fields.
 struct Arguments {
-  std::string model, gpu = "auto", device = "auto", config, start_config, hypothesis, strategy, request_key, campaign, job_id, file, source;
+  std::string op, model, gpu = "auto", device = "auto", config, start_config, hypothesis, strategy, request_key, campaign, job_id, file, source;
   std::string status, kind, description, verdict_id, idempotency_key, outcome, latency_kind, schedule_id, sort, cursor, group, out, prompt,
       prompt_ids, logits;
   std::vector<std::string> diff;
@@ -272,6 +273,32 @@ void Program::declare_evaluation() {
               },
               search_exit});
 
+  CLI::App* tune = app_.add_subcommand("tune-instruction", "Search the knobs of one instruction alone, in every layer, against its own reference");
+  tune->add_option("op", a_.op, "Instruction: " + accepted_instruction_ops())->required();
+  search_options(tune);
+  tune->add_option("--budget", a_.budget, "Evaluations to spend")->capture_default_str()->check(CLI::Range(std::int64_t{1}, std::int64_t{100000}));
+  tune->add_option("--start-config", a_.start_config, "Config to start from: JSON file, -, or text");
+  tune->footer(
+      "Examples:\n"
+      "  amk tune-instruction gate_up llama-3.2-1b --gpu h200 --device cpu --budget 16\n"
+      "  amk tune-instruction attention small --gpu rtx5090 --device cpu --budget 4\n"
+      "The campaign is that of the workload MODEL#OP, which every other verb and tool takes as well.");
+  tool(tune, {"amk_loop",
+              [this]() -> Result<Json> {
+                if (!is_instruction_op(a_.op)) return bad_field("op", a_.op, accepted_instruction_ops());
+                if (a_.model.find(':') != std::string::npos)
+                  return bad_field("model", a_.model, "a model: " + a_.model.substr(0, a_.model.find(':')) + " workloads have no instructions");
+                AMK_TRY(args, search_args());
+                args["model"] = args["model"].get<std::string>() + "#" + a_.op;
+                args["budget"] = a_.budget;
+                if (!a_.start_config.empty()) {
+                  AMK_TRY(config, read_config(a_.start_config, "--start-config"));
+                  args["start_config"] = std::move(config);
+                }
+                return args;
+              },
+              search_exit});
+
   CLI::App* research = app_.add_subcommand("autoresearch", "Long unattended search, resumable; leaves a report");
   search_options(research);
   research->add_option("--minutes", a_.minutes, "Time budget of the campaign")->check(CLI::PositiveNumber);
@@ -436,7 +463,7 @@ int Program::set_up() {
 
 // The one verb whose output is no JSON: a shell reads it.
 int Program::print_completion() {
-  CompletionWords words{known_workloads(), {}, strategy_names()};
+  CompletionWords words{known_workloads(), {}, strategy_names(), {instruction_ops().begin(), instruction_ops().end()}};
   if (const auto resources = find_resources()) words.gpus = gpu_target_names(resources->config() / "gpus");
   words.gpus.push_back("auto");
   const auto script = completion(a_.shell, app_, words);

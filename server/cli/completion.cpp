@@ -41,17 +41,25 @@ std::vector<Choice> options_of(const CLI::App& app, const CompletionWords& words
   return out;
 }
 
-bool takes_model(const CLI::App& app) {
+bool takes(const CLI::App& app, std::string_view positional) {
   const auto options = app.get_options();
   return std::any_of(options.begin(), options.end(),
-                     [](const CLI::Option* o) { return o->get_positional() && o->get_name(true).find("model") != std::string::npos; });
+                     [&](const CLI::Option* o) { return o->get_positional() && o->get_name(true).find(positional) != std::string::npos; });
+}
+
+// Words of a verb's positionals.
+std::vector<std::string> plain_words(const CLI::App& app, const CompletionWords& words) {
+  std::vector<std::string> out;
+  if (takes(app, "op")) out = words.ops;
+  if (takes(app, "model")) out.insert(out.end(), words.models.begin(), words.models.end());
+  return out;
 }
 
 // One case of the script for `path` ("" is the program itself, "orchestrate next" a verb of a verb), and those below it.
 void bash_cases(const CLI::App& app, const std::string& path, const CompletionWords& words, std::string& out) {
   std::vector<std::string> names;
   for (const CLI::App* verb : verbs_of(app)) names.push_back(verb->get_name());
-  if (takes_model(app)) names.insert(names.end(), words.models.begin(), words.models.end());
+  for (std::string& word : plain_words(app, words)) names.push_back(std::move(word));
   std::vector<std::string> flags;
   std::string values;
   for (const Choice& c : options_of(app, words)) {
@@ -125,7 +133,8 @@ void fish_lines(const CLI::App& app, const std::string& condition, const Complet
   for (const CLI::App* verb : verbs_of(app)) {
     out += "complete -c amk -f -n " + fish_text(condition) + " -a " + verb->get_name() + " -d " + fish_text(verb->get_description()) + "\n";
     const std::string inside = "__fish_seen_subcommand_from " + verb->get_name();
-    if (takes_model(*verb)) out += "complete -c amk -f -n " + fish_text(inside) + " -a " + fish_text(joined(words.models)) + "\n";
+    if (const auto plain = plain_words(*verb, words); !plain.empty())
+      out += "complete -c amk -f -n " + fish_text(inside) + " -a " + fish_text(joined(plain)) + "\n";
     for (const Choice& c : options_of(*verb, words)) {
       out += "complete -c amk -n " + fish_text(inside) + " -l " + c.name + (c.takes_value ? " -r" : "") + " -d " + fish_text(c.about);
       if (!c.values.empty()) out += " -f -a " + fish_text(joined(c.values));

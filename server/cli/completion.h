@@ -14,7 +14,7 @@ namespace amk::cli {
 
 // Values that options and positionals take.
 struct CompletionWords {
-  std::vector<std::string> models, gpus, strategies;
+  std::vector<std::string> models, gpus, strategies, ops;
 };
 
 // The script of `shell`: bash, zsh or fish (InvalidArgument otherwise). `source <(amk completion bash)`.

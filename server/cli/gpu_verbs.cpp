@@ -123,16 +123,19 @@ Result<Json> generate_on_gpu(LocalGpu& gpu, const GenerateOptions& options, cons
 }
 
 Status compile_kernel(const Workload& workload, const Json& canonical, const std::filesystem::path& artifact, Json& done) {
-  const auto* mine = dynamic_cast<const MegakernelWorkload*>(&workload);
+  const auto* alone = dynamic_cast<const InstructionWorkload*>(&workload);
+  const auto* mine = alone != nullptr ? &alone->model() : dynamic_cast<const MegakernelWorkload*>(&workload);
   if (mine == nullptr)
     return bad_field("device", "cuda", "cpu, for " + workload.id() + ": its plan names the kernel; amk builds it when it is judged");
+  PlanOptions options;
+  if (alone != nullptr) options.instruction = alone->op();
   AMK_TRY(config, mine->parse(canonical));
   AMK_TRY(compiler, NvrtcCompiler::open());
   const auto cache_folder = default_cache_folder() / "kernels";
   std::error_code code;
   std::filesystem::create_directories(cache_folder, code);
   AMK_TRY(cache, BuildCache::open(cache_folder));
-  AMK_TRY(built, build_candidate(mine->model().spec, config, limits_of(mine->target()), mine->lowering_target().max_seq, compiler, cache));
+  AMK_TRY(built, build_candidate(mine->model().spec, config, limits_of(mine->target()), mine->lowering_target().max_seq, compiler, cache, options));
   const std::filesystem::path cubin = artifact.string() + ".cubin";
   AMK_CHECK(write_whole(cubin, {reinterpret_cast<const char*>(built.kernel.cubin.data()), built.kernel.cubin.size()}));
   done["cubin"] = {{"path", std::filesystem::absolute(cubin).string()},

@@ -2,6 +2,7 @@ import { runAll } from './harness.mjs';
 import './evaluation.mjs';
 import './campaign.mjs';
 import './generate.mjs';
+import './instruction.mjs';
 import './http.mjs';
 import './setup.mjs';
 import './shims.mjs';

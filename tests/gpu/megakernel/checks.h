@@ -49,11 +49,12 @@ struct Bench {
 Result<ScheduleConfig> config_of(const std::string& text);
 Json json_of(const std::string& text);
 
-void test_judge(const Bench& bench, Checks& checks);     // verdicts of good, rejected and hanging candidates through a worker process
-void test_fixtures(const Bench& bench, Checks& checks);  // every checkpoint against the gate, and greedy ids against the oracle's
-void test_knobs(const Bench& bench, Checks& checks);     // every compiled-in knob on toy and small
-void test_wrong(const Bench& bench, Checks& checks);     // a suite of wrong kernels, all refused
-void test_sanitize(const Bench& bench, Checks& checks);  // a few steps of every code path, short enough for compute-sanitizer; only when asked for
-void test_long(const Bench& bench, Checks& checks);      // a thousand tokens, bit for bit
+void test_judge(const Bench& bench, Checks& checks);        // verdicts of good, rejected and hanging candidates through a worker process
+void test_fixtures(const Bench& bench, Checks& checks);     // every checkpoint against the gate, and greedy ids against the oracle's
+void test_knobs(const Bench& bench, Checks& checks);        // every compiled-in knob on toy and small
+void test_wrong(const Bench& bench, Checks& checks);        // a suite of wrong kernels, all refused
+void test_instruction(const Bench& bench, Checks& checks);  // every instruction kind alone
+void test_sanitize(const Bench& bench, Checks& checks);     // a few steps of every code path, short enough for compute-sanitizer; only when asked for
+void test_long(const Bench& bench, Checks& checks);         // a thousand tokens, bit for bit
 
 }  // namespace amk::gpu_test

@@ -1,5 +1,5 @@
-// GPU tests of the megakernel. Usage: gpu_megakernel [--only judge|fixtures|knobs|wrong|long] [--quick]. Exit 0 when all passed, 1 otherwise, 77
-// without a GPU.
+// GPU tests of the megakernel. Usage: gpu_megakernel [--only judge|fixtures|knobs|wrong|instruction|long] [--quick]. Exit 0 when all passed, 1
+// otherwise, 77 without a GPU.
 #include <unistd.h>
 
 #include <algorithm>
@@ -84,9 +84,9 @@ int main(int argc, char** argv) {
   bench.fixtures = fixtures != nullptr ? std::filesystem::path(fixtures) : std::filesystem::path(AMK_SOURCE_DIR) / "tests/fixtures/hf";
   bench.self = std::filesystem::read_symlink("/proc/self/exe").string();
   Checks checks;
-  const std::pair<const char*, void (*)(const Bench&, Checks&)> tests[] = {{"fixtures", test_fixtures}, {"knobs", test_knobs},
-                                                                           {"wrong", test_wrong},       {"judge", test_judge},
-                                                                           {"long", test_long},         {"sanitize", test_sanitize}};
+  const std::pair<const char*, void (*)(const Bench&, Checks&)> tests[] = {
+      {"fixtures", test_fixtures},       {"knobs", test_knobs}, {"wrong", test_wrong},      {"judge", test_judge},
+      {"instruction", test_instruction}, {"long", test_long},   {"sanitize", test_sanitize}};
   for (const auto& [name, test] : tests) {
     if (only.empty() ? std::string_view(name) == "sanitize" : only != name) continue;
     const int passed = checks.passed, failed = checks.failed;

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "core/model/load.h"
-#include "core/program/lower.h"
+#include "core/program/lower_instruction.h"
 #include "kernels/megakernel/device_plan.h"
 #include "tests/support/needs.h"
 
@@ -43,16 +43,21 @@ struct Outcome {
   int registers = -1, spills = -1;
 };
 
-Outcome build(const Case& c, const ModelSpec& spec, ScheduleConfig config) {
-  Outcome out;
-  DeviceLimits limits{c.architecture, c.sm_major, c.sm_count, c.smem_optin_bytes, 1024};
+Result<DevicePlan> planned(const Case& c, const ModelSpec& spec, const ScheduleConfig& config, const std::string& op) {
+  const DeviceLimits limits{c.architecture, c.sm_major, c.sm_count, c.smem_optin_bytes, 1024};
   LoweringTarget target;
   target.sm_count = c.sm_count;
   target.smem_optin_bytes = c.smem_optin_bytes;
   target.max_seq = 512;
-  const auto program = lower(spec, config, target, gpu_format(spec.dtype));
-  if (!program) return {program.error().message, -1, -1};
-  const auto plan = plan_device(*program, config, limits);
+  const NumericFormat format = gpu_format(spec.dtype);
+  AMK_TRY(program, op.empty() ? lower(spec, config, target, format) : lower_instruction(spec, op, config, target, format));
+  return plan_device(program, config, limits);
+}
+
+// `op`: one instruction kind alone; empty: the whole step.
+Outcome build(const Case& c, const ModelSpec& spec, const ScheduleConfig& config, const std::string& op = {}) {
+  Outcome out;
+  const auto plan = planned(c, spec, config, op);
   if (!plan) return {plan.error().message, -1, -1};
   const auto built = (*Nvrtc::open())->compile(plan->request);
   if (!built) return {built.error().message + "\n" + built.error().data.value("log", ""), -1, -1};
@@ -101,6 +106,52 @@ TEST_CASE("the virtual machine builds for every architecture within its register
     CHECK(outcomes[i].registers <= 168);
     CHECK(outcomes[i].spills >= 0);
     CHECK(outcomes[i].spills <= kCases[i].spill_limit);
+  }
+}
+
+TEST_CASE("every instruction kind alone builds for every architecture" * amk::test::needs_nvrtc()) {
+  const auto nvrtc = Nvrtc::open();
+  REQUIRE(nvrtc);
+  ModelSources sources;
+  sources.catalogue_dir = std::string(AMK_SOURCE_DIR) + "/config/models";
+  const auto ref = resolve_model("smollm2-135m", sources);
+  REQUIRE(ref);
+  const auto ops = instruction_ops();
+  struct Job {
+    const Case* on;
+    std::string op;
+    Outcome outcome;
+  };
+  std::vector<Job> jobs;  // each architecture with one kind: the kernel is the step's, only tables differ
+  for (std::size_t i = 0; i < std::size(kCases); ++i) jobs.push_back({&kCases[i], std::string(ops[i % ops.size()]), {}});
+  in_parallel(jobs.size(), [&](std::size_t i) {
+    ScheduleConfig config;
+    config.smem_bytes_per_block = jobs[i].on->ring_bytes;
+    if ((*nvrtc)->supports(jobs[i].on->architecture)) jobs[i].outcome = build(*jobs[i].on, ref->spec, config, jobs[i].op);
+  });
+  for (const Job& job : jobs) {
+    CAPTURE(job.on->architecture);
+    CAPTURE(job.op);
+    if (!(*nvrtc)->supports(job.on->architecture)) continue;
+    CHECK_MESSAGE(job.outcome.error.empty(), job.outcome.error);
+    CHECK(job.outcome.registers > 0);
+    CHECK(job.outcome.registers <= 168);
+  }
+  // And every kind is planned for every architecture, from the very same request: a kernel is built once for all kinds.
+  for (const Case& c : kCases) {
+    std::string options;
+    for (const std::string_view op : ops) {
+      ScheduleConfig config;
+      config.smem_bytes_per_block = c.ring_bytes;
+      const auto plan = planned(c, ref->spec, config, std::string(op));
+      CAPTURE(c.architecture);
+      CAPTURE(op);
+      REQUIRE_MESSAGE(plan, (plan ? "" : plan.error().message));
+      std::string mine;
+      for (const std::string& option : plan->request.options) mine += option + " ";
+      if (options.empty()) options = mine;
+      CHECK(mine == options);
+    }
   }
 }
 
