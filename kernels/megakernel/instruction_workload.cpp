@@ -52,7 +52,8 @@ InstructionWorkload::InstructionWorkload(std::shared_ptr<const MegakernelWorkloa
     knobs_.push_back(k);
     space_.knobs.push_back(whole.knobs[k]);
     // Flagged data is refused alone (lower_instruction.h). It is the last choice: the others keep their places.
-    if (Knob& knob = space_.knobs.back(); knob.name == "kernel_knobs.publish" && knob.choices.size() > 1 && knob.choices.back() == "flagged")
+    if (Knob& knob = space_.knobs.back();
+        knob.name == "kernel_knobs.publish" && knob.default_index + 1 < knob.choices.size() && knob.choices.back() == "flagged")
       knob.choices.pop_back();
   }
   const Point defaults = whole.default_point();
