@@ -7,6 +7,7 @@ import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
+import { endProcessesOf } from '../support/leftovers.mjs';
 
 export class Checks {
   passed = 0;
@@ -64,7 +65,7 @@ function wrap(client, transport, era) {
 
 export function workspace() {
   const path = mkdtempSync(join(tmpdir(), 'amk-clients-'));
-  return { path, remove: () => { stopDaemons(path); rmSync(path, { recursive: true, force: true }); } };
+  return { path, remove: () => { endProcessesOf(path); rmSync(path, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 }); } };
 }
 
 // Processes with all of these among their arguments.
@@ -78,12 +79,6 @@ export function processesWith(...words) {
     } catch { /* ended meanwhile */ }
   }
   return found;
-}
-
-function stopDaemons(path) {
-  for (const pid of processesWith('serve', path)) {
-    try { process.kill(pid, 'SIGTERM'); } catch { /* ended meanwhile */ }
-  }
 }
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));

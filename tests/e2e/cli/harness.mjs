@@ -4,6 +4,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { endProcessesOf } from '../../support/leftovers.mjs';
 
 export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../../..');
 export const binary = process.env.AMK_BINARY ?? path.join(root, 'build/release/server/amk');
@@ -23,15 +24,22 @@ export class Workspace {
     return { code: r.status, signal: r.signal, out: r.stdout, json, err: r.stderr };
   }
   start(args) { return spawn(binary, args, { env: this.env(), cwd: this.dir, stdio: ['pipe', 'pipe', 'pipe'] }); }
-  daemonPid() { try { return Number(fs.readFileSync(path.join(this.ws, 'workspace.lock'), 'utf8')) || undefined; } catch { return undefined; } }
+  // The lock file keeps the pid of a daemon that is gone: by then the number may be another process's.
+  daemonPid() {
+    try {
+      const pid = Number(fs.readFileSync(path.join(this.ws, 'workspace.lock'), 'utf8'));
+      return fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').includes('serve') ? pid : undefined;
+    } catch { return undefined; }
+  }
   killDaemon(signal = 'SIGKILL') {
     const pid = this.daemonPid();
     if (pid) try { process.kill(pid, signal); } catch { /* gone already */ }
     return pid;
   }
   close() {
-    this.killDaemon('SIGTERM');
+    const stubborn = endProcessesOf(this.ws);
     fs.rmSync(this.dir, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
+    if (stubborn.length > 0) throw new Error(`daemons did not end on SIGTERM: ${stubborn}`);
   }
 }
 
@@ -47,7 +55,10 @@ export async function runAll() {
   for (const { name, body } of tests) {
     if (only && !name.includes(only)) continue;
     const ws = new Workspace();
-    try { await body(ws); passed++; } catch (e) { failed++; console.log(`FAILED ${name}\n  ${e.stack?.split('\n').slice(0, 3).join('\n  ')}`); } finally { ws.close(); }
+    let problem;
+    try { await body(ws); } catch (e) { problem = e; }
+    try { ws.close(); } catch (e) { problem ??= e; }
+    if (problem) { failed++; console.log(`FAILED ${name}\n  ${problem.stack?.split('\n').slice(0, 3).join('\n  ')}`); } else passed++;
   }
   console.log(`${passed} passed, ${failed} failed`);
   process.exit(failed || !passed ? 1 : 0);
