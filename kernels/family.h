@@ -18,10 +18,16 @@ namespace amk {
 
 enum class Device { Auto, Cuda, Cpu };
 
-// Long work reports here; both callbacks may be empty. `stop` is polled at least every second.
+// Long work reports here; the callbacks may be empty. `stop` is polled at least every second.
 struct Progress {
   std::function<void(double fraction, std::string_view message)> report;
   std::stop_token stop;
+  // A judgement enters a phase: "lowering", "validation", "waiting" (for the GPU), "build", "check", "timing". From here to the next one, or to the
+  // judgement's end, time is that phase's. Called by the judging thread.
+  std::function<void(std::string_view phase)> enter = {};
+  void phase(std::string_view name) const {
+    if (enter) enter(name);
+  }
 };
 
 // One workload on one GPU target, opened once and used for many evaluations.
@@ -42,7 +48,8 @@ class Workload {
   virtual std::string schedule_id(const Json& canonical) const = 0;
 
   // Analytic latency of a config in µs, without touching weights; Rejected when it cannot run.
-  virtual Result<double> predict_us(const Json& canonical) const = 0;
+  Result<double> predict_us(const Json& canonical) const { return predict_us(canonical, Progress{}); }
+  virtual Result<double> predict_us(const Json& canonical, const Progress& progress) const = 0;  // `progress`: its phases only
 
   // The whole judgement on the CPU: lower, validate, execute on the reference, compare with the oracle, predict. `verdict_id`, `device`
   // and `versus` are the caller's to fill. An Error means that the machinery failed, never that the candidate is bad.

@@ -77,6 +77,7 @@ Result<Verdict> RemoteJudge::judge(const Workload& any, const Json& canonical, c
     if (progress.report) progress.report(fraction, what);
   };
   say(0.0, "building");
+  progress.phase("build");
   AMK_TRY(resources, find_resources());
   auto plan = workload->plan(canonical);
   if (!plan && plan.error().kind == ErrorKind::Rejected) return refused(*workload, device_, canonical, plan.error());
@@ -85,9 +86,11 @@ Result<Verdict> RemoteJudge::judge(const Workload& any, const Json& canonical, c
   if (!built && built.error().kind == ErrorKind::Rejected) return refused(*workload, device_, canonical, built.error());
   AMK_CHECK(built);
 
+  progress.phase("waiting");
   const std::lock_guard one(mutex_);
   const auto stop = [&progress] { return progress.stop.stop_requested(); };
   AMK_TRY(lock, GpuLock::acquire(device_.uuid, options_.lock_limit, stop, options_.lock_folder));
+  progress.phase("check");
   say(0.2, "drawing operands, checking the plain kernel against the oracle");
   Json open = {{"op", "open"}, {"workload", workload->id()}, {"gpu_ordinal", device_.ordinal}, {"cache", options_.cache_folder.string()}};
   AMK_TRY(opened, call(std::move(open), options_.open_limit, progress));

@@ -73,7 +73,8 @@ Result<Plan> GemmWorkload::plan(const Json& canonical) const {
   return make_plan(shape_, dense_storage(shape_), parsed, target_);
 }
 
-Result<double> GemmWorkload::predict_us(const Json& canonical) const {
+Result<double> GemmWorkload::predict_us(const Json& canonical, const Progress& progress) const {
+  progress.phase("validation");
   AMK_TRY(made, plan(canonical));
   return estimate(made, target_).latency_us;
 }
@@ -94,6 +95,7 @@ Result<Verdict> GemmWorkload::judge_on_cpu(const Json& config, const Progress& p
   verdict.config = to_json(parsed);
   verdict.schedule_id = schedule_id(verdict.config);
 
+  progress.phase("validation");  // a plan is made and proved at once
   auto made = make_plan(shape_, dense_storage(shape_), parsed, target_);
   if (!made && made.error().kind == ErrorKind::Rejected) {
     verdict.status = VerdictStatus::Rejected;
@@ -106,6 +108,7 @@ Result<Verdict> GemmWorkload::judge_on_cpu(const Json& config, const Progress& p
   verdict.weight_bytes = 2 * problem_.N * problem_.K;
   verdict.smem_bytes = made->smem_bytes;
 
+  progress.phase("check");
   if (progress.report) progress.report(0.2, "executing the plan on samples");
   AMK_TRY(outcome, simulate(*made, seed_, progress.stop));
   Correctness correctness;
@@ -123,6 +126,7 @@ Result<Verdict> GemmWorkload::judge_on_cpu(const Json& config, const Progress& p
       made->numeric.id + (made->numeric.verified ? "." : " (a model of this architecture that was never compared with hardware).");
   if (!outcome.failure.empty()) verdict.notes += " Failed: " + outcome.failure + ".";
   if (verdict.correct) {
+    progress.phase("timing");  // predicted
     const Floor floor = floor_of(shape_, target_);
     const Estimate predicted = estimate(*made, target_);
     verdict.latency_us = predicted.latency_us;

@@ -27,7 +27,8 @@ class GemmWorkload final : public Workload {
   Json config_at(const Point& point) const override { return to_json(config_of(space_, point)); }
   std::string schedule_id(const Json& canonical) const override;
 
-  Result<double> predict_us(const Json& canonical) const override;
+  using Workload::predict_us;
+  Result<double> predict_us(const Json& canonical, const Progress& progress) const override;
   Result<Verdict> judge_on_cpu(const Json& canonical, const Progress& progress) const override;
   Result<Json> compile(const Json& canonical) const override;
 

@@ -202,6 +202,7 @@ Result<Verdict> GpuJudge::judge(const Workload& workload, const Json& canonical,
   verdict.schedule_id = amk::schedule_id(config);
 
   say(0.0, "building");
+  progress.phase("build");  // lowering, proof and plan included: build_candidate() does them
   auto built = build(*whole, verdict.config, options);
   if (!built) {
     if (built.error().kind != ErrorKind::Rejected) return tl::unexpected<Error>(std::move(built).error());
@@ -214,10 +215,14 @@ Result<Verdict> GpuJudge::judge(const Workload& workload, const Json& canonical,
   verdict.smem_bytes = built->plan.shared_bytes;
   verdict.build_ms = built->build_ms;
 
+  progress.phase("waiting");
   const std::lock_guard one(mutex_);
+  progress.phase("check");
   AMK_TRY(asks, alone != nullptr ? question(*alone, progress) : question(*whole, progress));
+  progress.phase("waiting");
   AMK_TRY(lock, GpuLock::acquire(
                     device_.uuid, options_.lock_limit, [&progress] { return progress.stop.stop_requested(); }, options_.lock_folder));
+  progress.phase("check");
   say(0.2, "loading the model on the GPU");
   AMK_CHECK(open_model(*whole, progress));
 
@@ -253,6 +258,7 @@ Result<Verdict> GpuJudge::judge(const Workload& workload, const Json& canonical,
   }
 
   say(0.6, "timing");
+  progress.phase("timing");
   const bool same = incumbent && workload.schedule_id(*incumbent) == verdict.schedule_id;
   const auto asked_at = std::chrono::steady_clock::now();
   Json time = {{"op", "time"},

@@ -132,9 +132,11 @@ std::int64_t InstructionWorkload::weight_bytes() const {
   return instruction_roofline(model_->model().spec, op_, no_cache, 0).hbm_bytes;
 }
 
-Result<Program> InstructionWorkload::proved_program(const ScheduleConfig& config) const {
+Result<Program> InstructionWorkload::proved_program(const ScheduleConfig& config, const Progress& progress) const {
+  progress.phase("lowering");
   const ModelSpec& spec = model_->model().spec;
   AMK_TRY(program, lower_instruction(spec, op_, config, model_->lowering_target(), gpu_format(spec.dtype)));
+  progress.phase("validation");
   const Validation proof = validate(program);
   if (!proof.valid()) return fail(ErrorKind::Rejected, proof.rejection->message, amk::to_json(*proof.rejection));
   AMK_TRY(plan, plan_device(program, config, limits_of(target())));
@@ -142,9 +144,9 @@ Result<Program> InstructionWorkload::proved_program(const ScheduleConfig& config
   return program;
 }
 
-Result<double> InstructionWorkload::predict_us(const Json& canonical) const {
+Result<double> InstructionWorkload::predict_us(const Json& canonical, const Progress& progress) const {
   AMK_TRY(config, parse(canonical));
-  AMK_TRY(program, proved_program(config));
+  AMK_TRY(program, proved_program(config, progress));
   return predict_part(program, config, target(), kPredictPosition, floor(kPredictPosition)).latency_us;
 }
 
@@ -212,7 +214,7 @@ Result<Verdict> InstructionWorkload::judge_on_cpu(const Json& canonical, const P
   verdict.regime = regime();
   verdict.config = amk::to_json(config);
   verdict.schedule_id = amk::schedule_id(config);
-  const auto program = proved_program(config);
+  const auto program = proved_program(config, progress);
   if (!program && program.error().kind != ErrorKind::Rejected) return tl::unexpected<Error>(program.error());
   if (!program) {
     reject(verdict, program.error());
@@ -222,7 +224,9 @@ Result<Verdict> InstructionWorkload::judge_on_cpu(const Json& canonical, const P
   verdict.tasks = static_cast<std::int64_t>(program->tasks.size());
   verdict.weight_bytes = weight_bytes();
   verdict.smem_bytes = config.smem_bytes_per_block;
+  progress.phase("check");
   AMK_CHECK(check_on_cpu(config, *program, progress, verdict));
+  progress.phase("timing");  // predicted
   if (verdict.correct) {
     const Prediction p = predict_part(*program, config, target(), kPredictPosition, floor(kPredictPosition));
     verdict.latency_us = p.latency_us;

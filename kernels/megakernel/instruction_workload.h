@@ -30,7 +30,8 @@ class InstructionWorkload final : public Workload {
   Json config_at(const Point& point) const override;
   std::string schedule_id(const Json& canonical) const override { return model_->schedule_id(canonical); }
 
-  Result<double> predict_us(const Json& canonical) const override;
+  using Workload::predict_us;
+  Result<double> predict_us(const Json& canonical, const Progress& progress) const override;
   Result<Verdict> judge_on_cpu(const Json& canonical, const Progress& progress) const override;
   Result<Json> compile(const Json& canonical) const override;
 
@@ -40,7 +41,7 @@ class InstructionWorkload final : public Workload {
   Roofline floor(int position) const;
   std::int64_t weight_bytes() const;
   // Lowered alone for this GPU, proved, planned.
-  Result<Program> proved_program(const ScheduleConfig& config) const;
+  Result<Program> proved_program(const ScheduleConfig& config, const Progress& progress = {}) const;
 
  private:
   InstructionWorkload(std::shared_ptr<const MegakernelWorkload> model, std::string_view op);

@@ -154,26 +154,47 @@ std::string MegakernelWorkload::schedule_id(const Json& canonical) const {
   return parsed ? amk::schedule_id(*parsed) : std::string();
 }
 
-Result<Program> MegakernelWorkload::proved_program(const ScheduleConfig& config) const {
+Result<std::shared_ptr<const Program>> MegakernelWorkload::proved_program(const ScheduleConfig& config, const Progress& progress) const {
+  constexpr std::size_t kKept = 4;  // of a search's lanes; a program of a large model is megabytes
+  const std::string id = amk::schedule_id(config);
+  {
+    const std::lock_guard lock(proved_mutex_);
+    for (auto it = proved_.begin(); it != proved_.end(); ++it) {
+      if (it->schedule_id != id) continue;
+      proved_.splice(proved_.begin(), proved_, it);
+      return proved_.front().program;
+    }
+  }
+  auto made = prove(config, progress);
+  if (!made && made.error().kind != ErrorKind::Rejected) return made;
+  const std::lock_guard lock(proved_mutex_);
+  proved_.push_front({id, made});
+  if (proved_.size() > kKept) proved_.pop_back();
+  return made;
+}
+
+Result<std::shared_ptr<const Program>> MegakernelWorkload::prove(const ScheduleConfig& config, const Progress& progress) const {
+  progress.phase("lowering");
   AMK_TRY(program, lower(ref_.spec, config, lowering_target(), gpu_format(ref_.spec)));
+  progress.phase("validation");
   const Validation proof = validate(program);
   if (!proof.valid()) return fail(ErrorKind::Rejected, proof.rejection->message, to_json(*proof.rejection));
   // What this GPU's virtual machine cannot hold is refused here as it is there, whether or not the GPU is in this machine.
   AMK_TRY(plan, plan_device(program, config, limits_of(target_)));
   (void)plan;
-  return program;
+  return std::make_shared<const Program>(std::move(program));
 }
 
-Result<double> MegakernelWorkload::predict_us(const Json& canonical) const {
+Result<double> MegakernelWorkload::predict_us(const Json& canonical, const Progress& progress) const {
   AMK_TRY(config, parse(canonical));
-  AMK_TRY(program, proved_program(config));
-  return predict(program, config, target_, kPredictPosition).latency_us;
+  AMK_TRY(program, proved_program(config, progress));
+  return predict(*program, config, target_, kPredictPosition).latency_us;
 }
 
 Result<Json> MegakernelWorkload::compile(const Json& canonical) const {
   AMK_TRY(config, parse(canonical));
   AMK_TRY(program, proved_program(config));
-  return to_json(program);
+  return to_json(*program);
 }
 
 Result<std::shared_ptr<const CpuReference>> MegakernelWorkload::reference(int kv_block, const Progress& progress) const {
@@ -221,19 +242,21 @@ Result<Verdict> MegakernelWorkload::judge_on_cpu(const Json& canonical, const Pr
   verdict.config = to_json(config);
   verdict.schedule_id = amk::schedule_id(config);
 
-  auto program = proved_program(config);
+  auto program = proved_program(config, progress);
   if (!program && program.error().kind == ErrorKind::Rejected) {
     reject(verdict, program.error());
     return verdict;
   }
   if (!program) return tl::unexpected<Error>(std::move(program).error());
   verdict.valid = true;
-  verdict.tasks = static_cast<std::int64_t>(program->tasks.size());
+  verdict.tasks = static_cast<std::int64_t>((*program)->tasks.size());
   verdict.weight_bytes = ref_.spec.decode_weight_bytes();
   verdict.smem_bytes = config.smem_bytes_per_block;
 
-  AMK_CHECK(check_on_cpu(config, *program, progress, verdict));
-  if (verdict.correct) fill_prediction(verdict, predict(*program, config, target_, kPredictPosition));
+  progress.phase("check");
+  AMK_CHECK(check_on_cpu(config, **program, progress, verdict));
+  progress.phase("timing");  // predicted
+  if (verdict.correct) fill_prediction(verdict, predict(**program, config, target_, kPredictPosition));
   if (progress.report) progress.report(1.0, "judged");
   return verdict;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -41,7 +42,8 @@ class MegakernelWorkload final : public Workload {
   Json config_at(const Point& point) const override;
   std::string schedule_id(const Json& canonical) const override;
 
-  Result<double> predict_us(const Json& canonical) const override;
+  using Workload::predict_us;
+  Result<double> predict_us(const Json& canonical, const Progress& progress) const override;
   Result<Verdict> judge_on_cpu(const Json& canonical, const Progress& progress) const override;
   Result<Json> compile(const Json& canonical) const override;
 
@@ -50,11 +52,17 @@ class MegakernelWorkload final : public Workload {
   // What runs on a GPU: bf16 KV and activations; weights as stored (fp32 checkpoints stay fp32).
   static NumericFormat gpu_format(const ModelSpec& spec);
   Result<ScheduleConfig> parse(const Json& config) const;
-  // Lowered for this GPU, proved, and planned: it fits the device. Rejected carries {"rule", "message", "witness"}, whoever refused it.
-  Result<Program> proved_program(const ScheduleConfig& config) const;
+  // Lowered for this GPU, proved, and planned: it fits the device. Rejected carries {"rule", "message", "witness"}, whoever refused it. The last few
+  // answers are kept: a search predicts what it then judges.
+  Result<std::shared_ptr<const Program>> proved_program(const ScheduleConfig& config, const Progress& progress = {}) const;
 
  private:
+  struct Proved {
+    std::string schedule_id;
+    Result<std::shared_ptr<const Program>> program;
+  };
   MegakernelWorkload(ModelRef ref, GpuTarget target);
+  Result<std::shared_ptr<const Program>> prove(const ScheduleConfig& config, const Progress& progress) const;
   Status fit_defaults();
   Result<std::shared_ptr<const CpuReference>> reference(int kv_block, const Progress& progress) const;
   Status check_on_cpu(const ScheduleConfig& config, const Program& program, const Progress& progress, Verdict& verdict) const;
@@ -65,6 +73,8 @@ class MegakernelWorkload final : public Workload {
   SearchSpace space_;
   ScheduleConfig defaults_;
   Executed executed_;
+  mutable std::mutex proved_mutex_;
+  mutable std::list<Proved> proved_;  // most recently used first
   std::uint64_t token_seed_ = 0;  // fresh for every opening: no candidate can know the tokens
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Weights> weights_;                         // of what is executed

@@ -72,12 +72,14 @@ Result<Json> history_json(sql::Connection& c, CampaignId id) {
       if (static_cast<Outcome>(row.i64(1)) == Outcome::Kept && latency)
         course.push_back({{"experiment", to_string(ExperimentId{row.i64(0)})}, {"n", n}, {"latency_us", *latency}});
       double named_us = 0;
+      bool complete = false;  // whoever measured named the rest, too ("other_us"); rows of before do not
       if (!row.view(5).empty()) {
         AMK_TRY(parsed, parse_json(row.view(5), "stored phases"));
         for (const auto& [name, us] : parsed.items())
           if (us.is_number()) phases[name.substr(0, name.rfind("_us"))] += us.get<double>() / 1e6, named_us += us.get<double>();
+        complete = parsed.contains("other_us");
       }
-      phases[named_us > 0 ? "other" : "evaluation"] += std::max(0.0, static_cast<double>(row.i64(6)) - named_us) / 1e6;
+      if (!complete) phases[named_us > 0 ? "other" : "evaluation"] += std::max(0.0, static_cast<double>(row.i64(6)) - named_us) / 1e6;
       if (latency && row.i64(4) == 0) {
         AMK_TRY(config, parse_json(row.view(7), "stored config"));
         importance.add(config_leaves(config), *latency);

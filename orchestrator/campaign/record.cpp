@@ -79,9 +79,27 @@ Result<std::optional<rows::StoredVerdict>> evidence(sql::Connection& c, const Ty
   if (!t.config_text.empty() && canonical_dump(found->verdict.config) != t.config_text)
     return refused(ErrorKind::InvalidArgument, "other-config",
                    "verdict " + id + " was issued for another config (" + found->verdict.schedule_id + ")", named);
-  if (found->used)
-    return refused(ErrorKind::Conflict, "already-recorded", "verdict " + id + " has been recorded already; one verdict backs one record", named);
+  if (found->used) {
+    AMK_TRY(experiment, rows::experiment_of_verdict(c, *found));
+    Json which = named;
+    which["experiment"] = experiment ? Json(to_string(*experiment)) : Json(nullptr);
+    return refused(ErrorKind::Conflict, "already-recorded",
+                   "verdict " + id + " has been recorded already" + (experiment ? ", as experiment " + to_string(*experiment) : "") +
+                       "; one verdict backs one record",
+                   which);
+  }
   return found;
+}
+
+// The newest experiment of this campaign that ended with a verdict for the claimed config.
+Result<std::optional<ExperimentId>> recorded_before(sql::Connection& c, const Typed& t) {
+  if (t.config_text.empty()) return std::nullopt;
+  AMK_TRY(config, rows::find_config(c, t.request.schedule_id, t.config_text));
+  if (!config) return std::nullopt;
+  AMK_TRY(row, c.query("SELECT id FROM experiments WHERE campaign = ?1 AND config = ?2 AND verdict IS NOT NULL ORDER BY id DESC LIMIT 1",
+                       raw(t.campaign), *config));
+  AMK_TRY(found, row.next());
+  return found ? std::optional(ExperimentId{row.i64(0)}) : std::nullopt;
 }
 
 // What the typed status and the verdict make together.
@@ -175,6 +193,13 @@ Result<Result<Json>> record_in(sql::Connection& c, const Typed& t) {
         t.status == Outcome::Kept
             ? "no unused verdict of this campaign backs it: numbers that are typed never make a best; amk_eval this config, then record it"
             : "no unused verdict of this campaign backs it: it is noted, and counts for nothing";
+    // A loop records what it judges: its best is an experiment already.
+    AMK_TRY(experiment, recorded_before(c, t));
+    if (experiment) {
+      (*reply)["already_recorded_as"] = to_string(*experiment);
+      (*reply)["why"] =
+          "this config was judged and recorded already, as experiment " + to_string(*experiment) + "; the claim is noted, and counts for nothing";
+    }
     ++changed.claims;
     Status noted = insert_claim(c, t, std::nullopt, "", *reply);
     if (!noted) reply = tl::unexpected<Error>(std::move(noted).error());

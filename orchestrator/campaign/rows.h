@@ -74,6 +74,7 @@ std::string verdict_id_text(std::int64_t id, std::string_view secret);
 Result<std::int64_t> insert_verdict(sql::Connection& c, CampaignId campaign, std::int64_t config, Verdict verdict, std::string_view secret, bool used,
                                     std::int64_t wall_us);
 Result<std::optional<StoredVerdict>> find_verdict(sql::Connection& c, std::string_view verdict_id);  // nullopt: never issued here
+Result<std::optional<ExperimentId>> experiment_of_verdict(sql::Connection& c, const StoredVerdict& verdict);
 Result<std::optional<StoredVerdict>> newest_unused_verdict(sql::Connection& c, CampaignId campaign, std::int64_t config);
 Status quarantine(sql::Connection& c, CampaignId campaign, std::int64_t config, std::int64_t verdict, std::string_view reason);
 Status refuse_quarantined(sql::Connection& c, CampaignId campaign, std::int64_t config);  // Rejected when it is

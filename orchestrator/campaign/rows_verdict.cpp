@@ -87,6 +87,13 @@ Result<std::optional<StoredVerdict>> newest_unused_verdict(sql::Connection& c, C
   return std::optional(std::move(verdict));
 }
 
+Result<std::optional<ExperimentId>> experiment_of_verdict(sql::Connection& c, const StoredVerdict& verdict) {
+  AMK_TRY(row, c.query("SELECT id FROM experiments WHERE config = ?1 AND campaign = ?2 AND verdict = ?3 LIMIT 1", verdict.config,
+                       raw(verdict.campaign), verdict.id));
+  AMK_TRY(found, row.next());
+  return found ? std::optional(ExperimentId{row.i64(0)}) : std::nullopt;
+}
+
 Status quarantine(sql::Connection& c, CampaignId campaign, std::int64_t config, std::int64_t verdict, std::string_view reason) {
   AMK_CHECK(
       c.run("INSERT OR IGNORE INTO quarantine(campaign, config, verdict, reason) VALUES(?1, ?2, ?3, ?4)", raw(campaign), config, verdict, reason));

@@ -63,6 +63,17 @@ class SourceModel {
     const auto at = exact_.find(point);
     return at != exact_.end() ? static_cast<double>(at->second) : forest_->predict(point).mean;
   }
+  // Ties in the order of points, which is the same on every machine.
+  std::vector<Point> best(std::size_t n) const {
+    std::vector<std::pair<float, const Point*>> all;
+    for (const auto& [point, y] : exact_) all.emplace_back(y, &point);
+    const auto better = [](const auto& a, const auto& b) { return a.first != b.first ? a.first < b.first : *a.second < *b.second; };
+    n = std::min(n, all.size());
+    std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(n), all.end(), better);
+    std::vector<Point> out;
+    for (std::size_t i = 0; i < n; ++i) out.push_back(*all[i].second);
+    return out;
+  }
 
  private:
   std::unordered_map<Point, float, PointHash> exact_;
@@ -77,6 +88,18 @@ class Vote final : public Prior {
     double sum = 0;
     for (const auto& [weight, model] : members) sum += weight * model.score(point);
     return sum;
+  }
+  std::vector<Point> known_best(std::size_t n) const override {
+    std::map<Point, double> scores;
+    for (const auto& [weight, model] : members)
+      for (Point& point : model.best(n))
+        if (const auto [at, fresh] = scores.try_emplace(std::move(point), 0.0); fresh) at->second = score(at->first);
+    std::vector<std::pair<double, const Point*>> ranked;
+    for (const auto& [point, s] : scores) ranked.emplace_back(s, &point);
+    std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<Point> out;
+    for (std::size_t i = 0; i < std::min(n, ranked.size()); ++i) out.push_back(*ranked[i].second);
+    return out;
   }
   SearchSpace space;
   std::vector<std::pair<double, SourceModel>> members;  // weights sum to one

@@ -9,6 +9,7 @@
 #include "core/base/json.h"
 #include "orchestrator/service/begin.h"
 #include "orchestrator/service/impl.h"
+#include "orchestrator/service/phase_clock.h"
 #include "orchestrator/service/prior.h"
 #include "orchestrator/strategy/strategy.h"
 
@@ -47,13 +48,17 @@ Json short_row(const Run& run, const Experiment& e, const std::optional<Experime
 
 // The strategy's next point that can run at all. What lowering, proof or the device's limits refuse is told as a failure at once and costs no
 // evaluation; deterministic, so that a resumed run asks the same. After many refusals in a row the last one is returned: its verdict says why.
-std::optional<Point> ask_runnable(Strategy& strategy, const Workload& workload) {
+// `clock` (may be null): deciding what to try is "search"; the workload names its own phases.
+std::optional<Point> ask_runnable(Strategy& strategy, const Workload& workload, PhaseClock* clock) {
   constexpr int kRefusals = 64;
+  Progress phases;
+  if (clock != nullptr) phases.enter = [clock](std::string_view phase) { clock->enter(phase); };
   for (int refused = 0;; ++refused) {
+    phases.phase("search");
     const std::vector<Point> points = strategy.ask(1);
     if (points.empty()) return std::nullopt;
     const auto canonical = workload.canonical(workload.config_at(points[0]));
-    const auto us = canonical ? workload.predict_us(*canonical) : Result<double>(0.0);
+    const auto us = canonical ? workload.predict_us(*canonical, phases) : Result<double>(0.0);
     if (us || us.error().kind != ErrorKind::Rejected || refused == kRefusals) return points[0];
     strategy.tell({points[0], std::nullopt});
   }
@@ -98,7 +103,7 @@ Status prime(Service::Impl& impl, Run& run, const SearchRequest& request, bool r
   for (const Experiment& e : before)
     if (auto point = workload.point_of(e.config)) run.strategy->tell({*point, cost_of(e)});
   for (const Experiment& e : mine) {
-    (void)ask_runnable(*run.strategy, workload);  // advances its random numbers as the first time; what it asked is what was evaluated
+    (void)ask_runnable(*run.strategy, workload, nullptr);  // advances its random numbers as the first time; what it asked is what was evaluated
     if (auto point = workload.point_of(e.config)) run.strategy->tell({*point, cost_of(e)});
     ++run.done;
     if (e.outcome) ++run.counts[std::string(to_string(*e.outcome))];
@@ -112,14 +117,16 @@ struct Asked {
   Json canonical;
   Ticket ticket;
   std::optional<Experiment> best;  // of the campaign when it was asked
+  PhaseClock clock;
 };
 
 // The next candidate. Empty: the run is over (run.stopped says why).
 Result<std::optional<Asked>> ask_one(Service::Impl& impl, Run& run, bool ignore_plateau) {
   const Workload& workload = *run.opened.workload;
   const CampaignId id = run.campaign.id;
+  PhaseClock clock;
   while (true) {
-    const std::optional<Point> point = ask_runnable(*run.strategy, workload);
+    const std::optional<Point> point = ask_runnable(*run.strategy, workload, &clock);
     if (!point) {
       run.stopped = "space-exhausted";
       return std::nullopt;
@@ -130,6 +137,7 @@ Result<std::optional<Asked>> ask_one(Service::Impl& impl, Run& run, bool ignore_
     begin.schedule_id = workload.schedule_id(canonical);
     begin.loop = run.tag;
     begin.strategy = run.strategy->name();
+    clock.enter("other");  // the store, comparisons
     const CampaignCalls calls{[&] { return impl.campaigns.begin(id, begin); }, [&] { return impl.campaigns.info(id); },
                               [&] { return impl.campaigns.reopen(id); }};
     auto begun = begin_or_reopen(calls, ignore_plateau);
@@ -143,19 +151,19 @@ Result<std::optional<Asked>> ask_one(Service::Impl& impl, Run& run, bool ignore_
       return std::nullopt;
     }
     AMK_TRY(best, impl.campaigns.best(id));
-    return Asked{*point, std::move(canonical), *begun->ticket, std::move(best)};
+    return Asked{*point, std::move(canonical), *begun->ticket, std::move(best), std::move(clock)};
   }
 }
 
 // Records what the judge said of `asked`.
-Status conclude(Service::Impl& impl, Run& run, const Asked& asked, Result<Verdict> verdict, bool ignore_plateau) {
+Status conclude(Service::Impl& impl, Run& run, Asked& asked, Result<Verdict> verdict, bool ignore_plateau) {
   if (!verdict) {
     // The machinery failed: the candidate is not to blame, the run ends, and the error says what to mend.
     (void)impl.campaigns.lose(asked.ticket, verdict.error().message);
     return tl::unexpected<Error>(verdict.error());
   }
   compare_predicted(*verdict, asked.best);
-  AMK_TRY(recorded, impl.campaigns.finish(asked.ticket, std::move(*verdict)));
+  AMK_TRY(recorded, impl.campaigns.finish(asked.ticket, std::move(*verdict), asked.clock.take()));
   const Experiment& e = recorded.experiment;
   ++run.done;
   if (e.outcome) ++run.counts[std::string(to_string(*e.outcome))];
@@ -194,10 +202,11 @@ Status drive(Service::Impl& impl, Run& run, std::int64_t limit, bool ignore_plat
       if (!asked || !*asked) return;
       ++begun;
       lock.unlock();
+      Progress own = progress;
+      own.enter = [&asked](std::string_view phase) { (*asked)->clock.enter(phase); };
       const auto judge = [&] {
         const auto& best = (*asked)->best;
-        return impl.judge.judge(*run.opened.workload, (*asked)->canonical, run.opened.device, best ? std::optional(best->config) : std::nullopt,
-                                progress);
+        return impl.judge.judge(*run.opened.workload, (*asked)->canonical, run.opened.device, best ? std::optional(best->config) : std::nullopt, own);
       };
       auto verdict = judge();
       for (int again = 0; again < kComparedAgain; ++again) {
@@ -205,6 +214,7 @@ Status drive(Service::Impl& impl, Run& run, std::int64_t limit, bool ignore_plat
         if (!late || !*late) break;
         verdict = judge();
       }
+      own.phase("other");
       lock.lock();
       Status concluded = conclude(impl, run, **asked, std::move(verdict), ignore_plateau);
       if (!concluded && failed) failed = std::move(concluded);

@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "orchestrator/strategy/moves.h"
 
 namespace amk {
 namespace {
 
-constexpr std::size_t kFavourites = 3;          // of the prior, in the start
-constexpr std::size_t kInitial = 5;             // points before any model is asked
+constexpr std::size_t kFavourites = 2;          // of the prior, in the start
+constexpr std::size_t kSwept = 10;              // knobs moved one at a time around the best favourite
+constexpr double kWon = 0.9;                    // of the favourite's cost: a move that wins so much is followed by the model …
+constexpr int kFollowed = 6;                    // … until it has not improved for so many evaluations; then the sweep goes on
+constexpr std::size_t kInitial = 3;             // points before any model is asked
 constexpr int kPatience = 12;                   // evaluations without a better best
 constexpr double kLead = 0.95, kStalled = 0.5;  // the Gaussian process's share of the turns
 constexpr double kBetter = 0.995;               // a best that is better by more than noise
@@ -107,9 +111,43 @@ std::optional<Point> Portfolio::initial() {
   return spread_point(archive_, rng_);
 }
 
+// One knob at a time (screening by single moves, Morris 1991) around the best favourite: for each knob the other choice that the prior likes best.
+// What carries over from one device to another is the shape; where they differ, it is often by what one knob costs (a cache, a bank), and a model
+// that has seen each knob moved once at the place that matters learns that at once, where more favourites, alike in that knob, would never tell.
+std::optional<Point> Portfolio::swept() {
+  if (!trend_) return std::nullopt;
+  if (!sweep_planned_) {
+    const Observation* centre = nullptr;
+    for (const Observation& o : archive_.observations())
+      if (o.cost && favourites_asked_.count(o.point) != 0 && (centre == nullptr || *o.cost < *centre->cost)) centre = &o;
+    if (centre == nullptr) return std::nullopt;  // none told yet, or all of them failed
+    sweep_planned_ = true;
+    std::vector<std::pair<double, Point>> best(space_.knobs.size());
+    for (const Point& p : archive_.neighbours(centre->point, true)) {
+      std::size_t k = 0;
+      while (p[k] == centre->point[k]) ++k;
+      const double score = trend_->at(p);
+      if (best[k].second.empty() || score < best[k].first) best[k] = {score, p};
+    }
+    sweep_from_ = *centre->cost;
+    std::vector<std::size_t> order(best.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    // Knobs of few choices first: there one evaluation settles most.
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      const std::size_t x = space_.knobs[a].choices.size(), y = space_.knobs[b].choices.size();
+      return x != y ? x < y : best[a].first < best[b].first;
+    });
+    for (const std::size_t k : order)
+      if (!best[k].second.empty() && sweep_.size() < kSwept) sweep_.push_back(std::move(best[k].second));
+  }
+  if (archive_.best() != nullptr && *archive_.best()->cost < kWon * sweep_from_ && since_improvement_ < kFollowed) return std::nullopt;
+  return next_start(sweep_, archive_);
+}
+
 std::optional<Point> Portfolio::next() {
   if (auto point = next_start(start_, archive_)) return point;
   if (auto point = initial()) return point;
+  if (auto point = swept()) return point;
   // The Gaussian process leads: on tens of observations it is worth several of the others. When it has not improved the best for a while, the
   // others get half of the turns, by credit a use and one time in four by lot: where the process is blind, their walks lead out.
   std::size_t chosen = 0;

@@ -45,6 +45,7 @@ class Portfolio : public Strategy {
   std::optional<Point> initial();
   std::optional<Point> favourite();
   bool prior_convinces() const;
+  std::optional<Point> swept();
 
   SearchSpace space_;
   Archive archive_;
@@ -53,6 +54,9 @@ class Portfolio : public Strategy {
   std::shared_ptr<const Trend> trend_;  // null without a prior
   std::unordered_set<Point, PointHash> favourites_asked_;
   std::size_t spread_asked_ = 0;
+  bool sweep_planned_ = false;
+  double sweep_from_ = 0;  // cost of the point around which it goes
+  std::vector<Point> sweep_;
   int since_improvement_ = 0;
   std::vector<Arm> arms_;
   std::unordered_map<Point, int, PointHash> asked_by_;  // index of the arm, -1: nobody

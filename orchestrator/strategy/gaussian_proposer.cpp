@@ -18,11 +18,11 @@ constexpr std::size_t kFewest = 5;           // observations before the model is
 // A trend that ranks the observations no better than this is left out: its weight in the process would fade, but slowly, and meanwhile it
 // decides where observations are made.
 constexpr std::size_t kJudged = 5;            // observations before it is judged
-constexpr double kBelieved = 0.5;             // Spearman's rank correlation
-constexpr std::size_t kElites = 5;            // whose neighbourhoods are looked at
-constexpr std::size_t kPool = 400;            // random candidates beside them
+constexpr double kBelieved = 0;               // Spearman's rank correlation; among favourites, which are all alike, a good trend may have little
+constexpr std::size_t kElites = 10;           // whose neighbourhoods are looked at
 constexpr int kSteps = 60, kFewestSteps = 6;  // of fitting weights, at each tenth more observations
-constexpr std::size_t kExact = 128;           // candidates whose deviation is computed, too: the best by mean, and some others
+// Candidates whose deviation is computed, too: the best by mean, and some others. More while that is cheap: up to kFewShown observations.
+constexpr std::size_t kExact = 128, kExactMost = 256, kFewShown = 64;
 
 struct Training {
   std::vector<const Point*> points;
@@ -77,6 +77,13 @@ double expected_improvement(double best, const GaussianProcess::Estimate& e) {
   return s * (z * 0.5 * std::erfc(-z / 1.4142135623730951) + std::exp(-0.5 * z * z) / 2.5066282746310002);
 }
 
+// Random candidates: as many as cost a millisecond or two to look at.
+std::size_t pool_size(const Archive& archive) {
+  constexpr std::size_t kFewestCandidates = 400, kMostCandidates = 1500, kWork = 1'500'000;  // factors of covariances
+  const std::size_t shown = std::min(archive.observations().size(), kTrainingLimit) + 1;
+  return std::clamp(kWork / (shown * archive.space().knobs.size()), kFewestCandidates, kMostCandidates);
+}
+
 class GaussianProposer final : public Proposer {
  public:
   explicit GaussianProposer(std::shared_ptr<const Trend> trend) : trend_(std::move(trend)) {}
@@ -122,6 +129,7 @@ class GaussianProposer final : public Proposer {
       if (!trusted_) trends.clear();
     }
     model_->fit(t.points, t.y, trends, steps, rng);
+    shown_ = n;
     best_ = *std::min_element(t.y.begin(), t.y.end());
   }
 
@@ -136,23 +144,25 @@ class GaussianProposer final : public Proposer {
     }
     if (trend_ && trusted_)
       for (const Point& p : trend_->favourites()) add(p);
-    for (std::size_t i = 0; i < kPool; ++i)
+    const std::size_t others = pool_size(archive);
+    for (std::size_t i = 0; i < others; ++i)
       if (auto p = archive.random_valid(rng, 200)) add(*p);
     return pool;
   }
 
   // Keeps the kExact most promising: mostly by mean, and one in four by lot, for the sake of those that are merely uncertain.
   void screen(std::vector<const Point*>& views, std::vector<double>& trends, Rng& rng) const {
-    if (views.size() <= kExact) return;
+    const std::size_t exact = shown_ <= kFewShown ? kExactMost : kExact;
+    if (views.size() <= exact) return;
     const std::vector<double> mean = model_->means(views, trends);
     std::vector<std::size_t> order(views.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return mean[a] != mean[b] ? mean[a] < mean[b] : a < b; });
-    constexpr std::size_t kByMean = kExact * 3 / 4;
-    for (std::size_t i = kByMean; i < kExact; ++i) std::swap(order[i], order[i + rng.below(order.size() - i)]);
+    const std::size_t by_mean = exact * 3 / 4;
+    for (std::size_t i = by_mean; i < exact; ++i) std::swap(order[i], order[i + rng.below(order.size() - i)]);
     std::vector<const Point*> kept;
     std::vector<double> kept_trends;
-    for (std::size_t i = 0; i < kExact; ++i) {
+    for (std::size_t i = 0; i < exact; ++i) {
       kept.push_back(views[order[i]]);
       if (!trends.empty()) kept_trends.push_back(trends[order[i]]);
     }
@@ -163,8 +173,9 @@ class GaussianProposer final : public Proposer {
   std::shared_ptr<const Trend> trend_;
   std::optional<GaussianProcess> model_;
   std::size_t refit_at_ = 0;
-  bool trusted_ = true;  // the trend, as far as the observations go
-  double best_ = 0;      // lowest value that the model was shown
+  bool trusted_ = true;    // the trend, as far as the observations go
+  std::size_t shown_ = 0;  // observations that the model was shown
+  double best_ = 0;        // lowest value that the model was shown
 };
 
 }  // namespace

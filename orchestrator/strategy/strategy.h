@@ -26,6 +26,8 @@ class Prior {
  public:
   virtual ~Prior() = default;
   virtual double score(const Point& point) const = 0;  // thread-safe; comparable between points of one space only
+  // Points that it knows and likes, best first, at most n; may be empty: a prior may know only how to score.
+  virtual std::vector<Point> known_best(std::size_t /*n*/) const { return {}; }
 };
 
 struct StrategyOptions {

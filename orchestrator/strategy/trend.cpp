@@ -36,6 +36,8 @@ std::shared_ptr<const Trend> Trend::create(std::shared_ptr<const Prior> prior, c
   out->prior_ = std::move(prior);
   prior = out->prior_;
 
+  for (const Point& point : prior->known_best(kFavourites))
+    if (archive.valid(point)) add(point);
   const auto ranked = [&scores] {
     std::vector<std::pair<double, Point>> all;
     for (const auto& [point, score] : scores)

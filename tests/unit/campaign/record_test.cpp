@@ -58,7 +58,9 @@ TEST_CASE("every lie is refused by name, and kept as a refused claim") {
   const auto refusal = [&](RecordRequest r) { return reason_of(lab.service->record(lab.campaign, r)); };
   CHECK(refusal(typed("kept", 2, elsewhere.verdict_id)) == "other-campaign");
   CHECK(refusal(typed("kept", 6, slow.verdict_id)) == "other-config");
-  CHECK(refusal(typed("kept", 1, baseline.verdict_id)) == "already-recorded");
+  const auto twice = lab.service->record(lab.campaign, typed("kept", 1, baseline.verdict_id));
+  CHECK(reason_of(twice) == "already-recorded");
+  CHECK(twice.error().data["experiment"] == to_string(must(lab.service->best(lab.campaign))->id));  // which one it became
   CHECK(refusal(typed("kept", 3, slow.verdict_id)) == "not-faster");
   CHECK(refusal(typed("kept", 4, wrong.verdict_id)) == "not-correct");
   CHECK(refusal(typed("kept", 5, impossible.verdict_id)) == "withheld");

@@ -94,9 +94,11 @@ TEST_CASE("phases add up to the time of the experiments") {
   run(1, 100, 3'000'000, {{"build_us", 1'000'000}, {"gate_us", 500'000}});
   run(2, 90, 2'000'000, {{"build_us", 2'000'000}});
   run(3, 95, 4'000'000, nullptr);
+  run(4, 97, 2'000'000, {{"search_us", 250'000}, {"gate_us", 500'000}, {"other_us", 1'500'000}});  // the caller named the rest
   const Json phases = must(lab.service->report(lab.campaign)).json["history"]["time_by_phase_s"];
   CHECK(phases["build"].get<double>() == doctest::Approx(3));
-  CHECK(phases["gate"].get<double>() == doctest::Approx(0.5));
-  CHECK(phases["other"].get<double>() == doctest::Approx(1.5));
+  CHECK(phases["gate"].get<double>() == doctest::Approx(1));
+  CHECK(phases["search"].get<double>() == doctest::Approx(0.25));  // before the experiment began
+  CHECK(phases["other"].get<double>() == doctest::Approx(3));
   CHECK(phases["evaluation"].get<double>() == doctest::Approx(4));
 }

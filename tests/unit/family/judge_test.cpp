@@ -148,6 +148,19 @@ TEST_CASE("canonical: defaults fit the GPU, and what is unknown is named") {
   CHECK(small->schedule_id({{"pipelining_depth", 2}}) == small->schedule_id(small->canonical({{"pipelining_depth", 2}}).value()));
 }
 
+TEST_CASE("what was predicted is not lowered and proved again to be judged") {
+  const auto workload = opened("toy", "rtx5090");
+  std::map<std::string, int> entered;
+  Progress progress;
+  progress.enter = [&](std::string_view phase) { ++entered[std::string(phase)]; };
+  REQUIRE(workload->predict_us(workload->default_config(), progress));
+  CHECK(entered == std::map<std::string, int>{{"lowering", 1}, {"validation", 1}});
+  const auto verdict = workload->judge_on_cpu(workload->default_config(), progress);
+  REQUIRE(verdict);
+  CHECK(verdict->correct);
+  CHECK(entered == std::map<std::string, int>{{"lowering", 1}, {"validation", 1}, {"check", 1}, {"timing", 1}});
+}
+
 TEST_CASE("compile gives the program that was judged") {
   const auto workload = opened("toy-2L", "h100");
   const Json compiled = workload->compile(workload->default_config()).value();

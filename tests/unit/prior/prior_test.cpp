@@ -85,6 +85,19 @@ TEST_CASE("a corpus teaches its ranking, and counts what it was told") {
   for (const auto& o : a.rows) CHECK(learned.prior->score(best->point) <= learned.prior->score(o.point));
 }
 
+TEST_CASE("a corpus names the best configs that it was told, best first") {
+  const SearchSpace s = space();
+  PriorSource told = source("mine", 200, cost, 1);
+  double best = 1e9;
+  for (const Observation& o : told.rows)
+    if (o.cost) best = std::min(best, *o.cost);
+  const auto learned = learn_prior(s, {}, {told}, {}, 1);
+  const auto known = learned.prior->known_best(5);
+  REQUIRE(known.size() == 5);
+  CHECK(cost(known[0]) == best);
+  for (std::size_t i = 1; i < known.size(); ++i) CHECK(cost(known[i - 1]) <= cost(known[i]));
+}
+
 TEST_CASE("the race goes to whoever ranks unseen rows better") {
   const SearchSpace s = space();
   const auto rows = source("a", 200, cost, 1);

@@ -24,8 +24,9 @@ class ThreeGpus final : public CpuJudge {
   int lanes() override { return 3; }
 
   Result<Verdict> judge(const Workload& workload, const Json& canonical, Device device, const std::optional<Json>& incumbent,
-                        const Progress&) override {
+                        const Progress& progress) override {
     CHECK(device == Device::Cuda);
+    progress.phase("timing");
     {
       // The first three meet here: whoever comes waits for the others.
       std::unique_lock lock(mutex_);
@@ -105,6 +106,17 @@ TEST_CASE("three GPUs: candidates are judged at once, each once, and the best is
     if (row["latency_us"].is_number()) fastest = std::min(fastest, row["latency_us"].get<double>());
   }
   CHECK(schedules.size() == 40);
+  // Time is told phase by phase: the search's, the workload's, the judge's, and the rest.
+  const auto campaign = (*service)->campaigns().resolve((*done)["campaign"].get<std::string>());
+  REQUIRE(campaign);
+  const auto report = (*service)->campaigns().report(*campaign);
+  REQUIRE(report);
+  const Json& phases = report->json["history"]["time_by_phase_s"];
+  for (const char* name : {"search", "lowering", "validation", "timing", "other"}) {
+    CAPTURE(name);
+    CHECK(phases.contains(name));
+  }
+  CHECK_FALSE(phases.contains("evaluation"));
   // A keep needs 1%: the best may be that much slower than the fastest, not more.
   const double best = (*done)["best_verdict"]["latency_us"].get<double>();
   CHECK(best <= fastest * 1.0101);

@@ -198,3 +198,32 @@ TEST_CASE("a good prior is followed at once; a hostile one is unlearned") {
   // 16 of 2,048 points are that good: chance needs about 88. The three favourites of the wrong prior, and their shadow, are the loss.
   CHECK(evaluations(std::make_shared<Scores>([](const Point& p) { return -additive(p); })) <= cold + 8);
 }
+
+TEST_CASE("with a prior each knob is moved alone around the best favourite, knobs of few choices first") {
+  const SearchSpace s = space();
+  StrategyOptions options;
+  options.prior = std::make_shared<Scores>(additive);
+  auto strategy = *make_strategy("portfolio", s, options);
+  std::vector<Point> asked;
+  for (int i = 0; i < 12; ++i) {
+    asked.push_back(strategy->ask(1).at(0));
+    strategy->tell({asked.back(), std::exp(additive(asked.back()))});
+  }
+  // The first favourite is the optimum of both, so nothing beats it and the sweep runs undisturbed: d has four choices, the others eight.
+  const auto moved = [&](const Point& p) {
+    std::vector<std::size_t> knobs;
+    for (std::size_t k = 0; k < p.size(); ++k)
+      if (p[k] != asked[0][k]) knobs.push_back(k);
+    return knobs;
+  };
+  std::size_t i = 1;
+  while (i < asked.size() && moved(asked[i]) != std::vector<std::size_t>{3}) ++i;
+  REQUIRE(i + 4 <= asked.size());
+  std::set<std::size_t> knobs;
+  for (std::size_t j = i; j < i + 4; ++j) {
+    REQUIRE(moved(asked[j]).size() == 1);
+    knobs.insert(moved(asked[j])[0]);
+  }
+  CHECK(knobs.size() == 4);
+  CHECK(asked[i][3] == 0);  // the choice that the prior likes second
+}
