@@ -10,6 +10,7 @@
 #include "orchestrator/campaign/knob_importance.h"
 #include "orchestrator/service/impl.h"
 #include "orchestrator/strategy/archive.h"
+#include "orchestrator/strategy/correction.h"
 
 namespace amk {
 namespace {
@@ -54,33 +55,54 @@ Json knob_importance(const SearchSpace& space, const std::vector<Tried>& tried) 
   return out;
 }
 
-Json suggestions(const Workload& workload, const Point& incumbent, const Archive& archive, double incumbent_predicted_us) {
+// What the campaign's rows say of the cost model: of the newest ones, since each costs a prediction.
+std::unique_ptr<const Correction> correction_of(const Workload& workload, const std::vector<Tried>& tried) {
+  constexpr std::size_t kRows = 48;
+  std::vector<Correction::Row> rows;
+  for (auto it = tried.rbegin(); it != tried.rend() && rows.size() < kRows; ++it) {
+    const Experiment& e = it->experiment;
+    if (!e.latency_us || e.quarantined) continue;
+    if (const auto us = workload.predict_us(e.config)) rows.push_back({it->point, *e.latency_us, *us});
+  }
+  return Correction::learn(workload.space(), rows);
+}
+
+// `now_us`: the incumbent's latency on the scale of the predictions. `correction` may be null.
+Json suggestions(const Workload& workload, const Point& incumbent, const Archive& archive, double now_us, const Correction* correction) {
   std::vector<Point> candidates = archive.neighbours(incumbent, true);
   Rng rng(archive.asked_or_told() + 1);  // other candidates are looked at once something new was tried
   for (std::size_t i = candidates.size(); i > 1; --i) std::swap(candidates[i - 1], candidates[rng.below(i)]);
-  std::vector<std::pair<double, Point>> predicted;
+  std::vector<std::pair<Correction::Estimate, Point>> predicted;
   const auto deadline = std::chrono::steady_clock::now() + kPredictionBudget;
   for (const Point& point : candidates) {
     if (archive.known(point)) continue;
     const Json config = workload.config_at(point);
-    if (auto us = workload.predict_us(config)) predicted.emplace_back(*us, point);
+    if (auto us = workload.predict_us(config))
+      predicted.emplace_back(correction != nullptr ? correction->at(point, *us) : Correction::Estimate{*us, *us, *us}, point);
     if (std::chrono::steady_clock::now() > deadline) break;
   }
-  std::stable_sort(predicted.begin(), predicted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(predicted.begin(), predicted.end(), [](const auto& a, const auto& b) { return a.first.us < b.first.us; });
   Json out = Json::array();
   const SearchSpace& space = workload.space();
   std::map<std::size_t, int> used;  // at most two suggestions a knob: five variants of one number teach little
-  for (const auto& [us, point] : predicted) {
+  for (const auto& [estimate, point] : predicted) {
+    const double us = estimate.us;
     if (out.size() == kSuggestions) break;
     std::size_t k = 0;
     while (k < point.size() && point[k] == incumbent[k]) ++k;
     if (++used[k] > 2) continue;
-    const double change = 100.0 * (us / incumbent_predicted_us - 1.0);
+    const double change = 100.0 * (us / now_us - 1.0);
     const Knob& knob = space.knobs[k];
     constexpr double kSame = 0.005;  // percent
     const std::string effect = std::abs(change) < kSame ? "the same" : number_text(std::abs(change)) + (change < 0 ? "% faster" : "% slower");
-    const std::string why = knob.name + " " + knob.choices[incumbent[k]].dump() + " -> " + knob.choices[point[k]].dump() + ": predicted " + effect;
-    out.push_back({{"change", {{knob.name, knob.choices[point[k]]}}}, {"predicted_us", rounded(us)}, {"why", why}});
+    std::string why = knob.name + " " + knob.choices[incumbent[k]].dump() + " -> " + knob.choices[point[k]].dump() + ": predicted " + effect;
+    Json row = {{"change", {{knob.name, knob.choices[point[k]]}}}, {"predicted_us", rounded(us)}};
+    if (correction != nullptr) {
+      row["ci95_us"] = {rounded(estimate.low_us), rounded(estimate.high_us)};
+      why += " (cost model, corrected by " + std::to_string(correction->rows()) + " experiments)";
+    }
+    row["why"] = std::move(why);
+    out.push_back(std::move(row));
   }
   return out;
 }
@@ -133,7 +155,12 @@ Result<Json> Service::propose(const std::string& model, const std::string& gpu, 
   out["space_size"] = space.size();
   out["tried"] = {{"experiments", tried.size()}, {"counts", counts}, {"around_incumbent", around}};
   out["knobs_that_matter"] = knob_importance(space, tried);
-  out["suggestions"] = incumbent_point && predicted ? suggestions(workload, *incumbent_point, archive, *predicted) : Json::array();
+  const auto correction = correction_of(workload, tried);
+  out["suggestions"] = Json::array();
+  if (incumbent_point && predicted) {
+    const double now_us = correction ? correction->at(*incumbent_point, *predicted).us : *predicted;
+    out["suggestions"] = suggestions(workload, *incumbent_point, archive, now_us, correction.get());
+  }
   fit_reply(out);
   return out;
 }

@@ -9,14 +9,14 @@
 namespace amk {
 namespace {
 
-constexpr std::size_t kFavourites = 2;          // of the prior, in the start
-constexpr std::size_t kSwept = 10;              // knobs moved one at a time around the best favourite
-constexpr double kWon = 0.9;                    // of the favourite's cost: a move that wins so much is followed by the model …
-constexpr int kFollowed = 6;                    // … until it has not improved for so many evaluations; then the sweep goes on
-constexpr std::size_t kInitial = 3;             // points before any model is asked
-constexpr int kPatience = 12;                   // evaluations without a better best
-constexpr double kLead = 0.95, kStalled = 0.5;  // the Gaussian process's share of the turns
-constexpr double kBetter = 0.995;               // a best that is better by more than noise
+constexpr std::size_t kFavourites = 2;                      // of the prior, in the start
+constexpr std::size_t kSwept = 10;                          // knobs moved one at a time around the best favourite
+constexpr double kWon = 0.9;                                // of the favourite's cost: a move that wins so much is followed by the model …
+constexpr int kFollowed = 6;                                // … until it has not improved for so many evaluations; then the sweep goes on
+constexpr std::size_t kInitial = 5, kInitialWithPrior = 3;  // points before any model is asked
+constexpr int kPatience = 12;                               // evaluations without a better best
+constexpr double kLead = 0.95, kStalled = 0.5;              // the Gaussian process's share of the turns
+constexpr double kBetter = 0.995;                           // a best that is better by more than noise
 
 std::optional<Point> next_start(std::vector<Point>& start, const Archive& archive) {
   while (!start.empty()) {
@@ -106,7 +106,7 @@ std::optional<Point> Portfolio::initial() {
   const bool short_start = trend_ && spread_asked_ + 1 >= kFavourites && prior_convinces();
   // Points told from elsewhere are a start, too.
   const std::size_t others = archive_.asked_or_told() - std::min(archive_.asked_or_told(), favourites_asked_.size());
-  if (short_start || others >= kInitial) return std::nullopt;
+  if (short_start || others >= (trend_ ? kInitialWithPrior : kInitial)) return std::nullopt;
   ++spread_asked_;
   return spread_point(archive_, rng_);
 }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/json.h"
+#include "orchestrator/strategy/correction.h"
 #include "orchestrator/strategy/gaussian_process.h"
 #include "orchestrator/strategy/moves.h"
 #include "orchestrator/strategy/trend.h"
@@ -226,4 +227,28 @@ TEST_CASE("with a prior each knob is moved alone around the best favourite, knob
   }
   CHECK(knobs.size() == 4);
   CHECK(asked[i][3] == 0);  // the choice that the prior likes second
+}
+
+TEST_CASE("a cost model is corrected by records: one knob's cost that it does not know") {
+  const SearchSpace s = space();
+  const auto model = [](const Point& p) { return 100 * std::exp(0.1 * additive(p)); };
+  const auto truth = [&](const Point& p) { return model(p) * (p[3] == 1 ? 1.5 : 1.0); };
+  std::vector<Correction::Row> rows;
+  for (const Point& p : sample(32, 11, additive).points) rows.push_back({p, truth(p), model(p)});
+  const auto correction = Correction::learn(s, rows);
+  REQUIRE(correction);
+  CHECK(correction->rows() == 32);
+  double worst = 0;
+  for (const Point& p : sample(200, 12, additive).points) {
+    const auto e = correction->at(p, model(p));
+    worst = std::max(worst, std::abs(std::log(e.us / truth(p))));
+    CHECK(e.low_us <= e.us);
+    CHECK(e.us <= e.high_us);
+  }
+  CHECK(worst < 0.15);  // the model alone is off by log 1.5 = 0.41
+  rows.resize(Correction::kFewestRows - 1);
+  CHECK(Correction::learn(s, rows) == nullptr);
+  rows.clear();
+  for (const Point& p : sample(32, 11, additive).points) rows.push_back({p, model(p), model(p)});
+  CHECK(Correction::learn(s, rows) == nullptr);  // predictions that are right need no correction
 }
