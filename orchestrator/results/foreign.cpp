@@ -69,7 +69,7 @@ Result<ForeignLine> foreign_from_tsv(std::string_view line, const std::map<std::
   out.outcome = outcome_of(get("tag"));
   out.loop = get("loop");
   out.kernel_id = get("kernel_id");
-  out.description = get("description").substr(0, kLongestText);
+  out.description = cut_text(get("description"), kLongestText);
   AMK_TRY(latency, number("latency_us", get("latency_us")));
   AMK_TRY(pct, number("pct_of_roofline", get("pct_of_roofline")));
   out.row.latency_us = latency;
@@ -113,7 +113,7 @@ Result<ForeignLine> foreign_from_json(std::string_view line) {
   out.row.pct_of_roofline = real("pct_of_roofline");
   out.loop = text("loop");
   out.kernel_id = text("kernel_id");
-  out.description = text("notes").substr(0, kLongestText);
+  out.description = cut_text(text("notes"), kLongestText);
   if (const auto ts = real("ts"); ts && *ts > 0 && *ts < 1e11) out.measured_wall_us = static_cast<std::int64_t>(*ts * 1e6);
   // A corpus holds kept points only.
   out.outcome = outcome_of(json.contains("tag") ? text("tag") : "kept");

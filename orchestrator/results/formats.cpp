@@ -141,4 +141,10 @@ std::string corpus_line(const Experiment& e, const CampaignInfo& campaign) {
   return canonical_dump(json) + "\n";
 }
 
+std::string_view cut_text(std::string_view text, std::size_t most_bytes) {
+  if (text.size() <= most_bytes) return text;
+  while (most_bytes > 0 && (static_cast<unsigned char>(text[most_bytes]) & 0xC0) == 0x80) --most_bytes;  // inside a character
+  return text.substr(0, most_bytes);
+}
+
 }  // namespace amk

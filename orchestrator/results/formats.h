@@ -21,6 +21,7 @@ std::string escape_tsv(std::string_view text);                 // \t \n \r \\ fo
 std::string unescape_tsv(std::string_view text);
 std::string csv_line(const std::vector<std::string>& fields);                         // RFC 4180
 std::string corpus_line(const Experiment& experiment, const CampaignInfo& campaign);  // of a kept point
+std::string_view cut_text(std::string_view text, std::size_t most_bytes);             // at a character's end: UTF-8 stays UTF-8
 std::string shortest(double value);                                                   // the fewest digits that read back equal
 
 }  // namespace amk

@@ -133,7 +133,7 @@ Result<ImportReport> import_results(Store& store, const std::filesystem::path& f
   const auto flush = [&]() -> Status {
     const auto count = static_cast<std::int64_t>(batch.size());
     if (count == 0) return {};
-    AMK_TRY(added, insert(store, std::exchange(batch, {}), std::string(source.substr(0, 256))));
+    AMK_TRY(added, insert(store, std::exchange(batch, {}), std::string(cut_text(source, 256))));
     report.rows += added;
     report.duplicates += count - added;
     return {};

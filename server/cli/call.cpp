@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/base/json.h"
+#include "core/base/parse_json.h"
 #include "server/cli/output.h"
 #include "server/daemon/client.h"
 #include "server/daemon/daemon.h"
@@ -112,7 +113,7 @@ Result<Json> export_rows(const CallOptions& options, Json filters, const std::st
   std::vector<std::string> columns;
   std::int64_t rows = 0;
   const auto cell = [&](const Json& v) {
-    std::string text = v.is_string() ? v.get<std::string>() : v.is_null() ? "" : v.dump();
+    std::string text = v.is_string() ? v.get<std::string>() : v.is_null() ? "" : canonical_dump(v);
     if (ending == ".csv") {
       if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
       std::string quoted = "\"";
@@ -127,7 +128,7 @@ Result<Json> export_rows(const CallOptions& options, Json filters, const std::st
     AMK_TRY(page, client->call("amk_results", filters));
     for (const Json& row : page["rows"]) {
       if (ending == ".jsonl") {
-        out << row.dump() << "\n";
+        out << canonical_dump(row) << "\n";
       } else {
         const char* separator = ending == ".csv" ? "," : "\t";
         if (columns.empty()) {

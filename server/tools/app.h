@@ -16,8 +16,8 @@ namespace amk {
 
 struct AppOptions {
   std::filesystem::path workspace;
-  std::function<std::string()> next_fault;             // programs for tests only: LocalJudgeOptions::next_fault
-  std::function<std::unique_ptr<Judge>()> make_judge;  // tests only: instead of the local judge
+  std::function<std::string()> next_fault;                  // programs for tests only: LocalJudgeOptions::next_fault
+  std::function<std::unique_ptr<Judge>()> make_judge = {};  // tests only: instead of the local judge
 };
 
 class App {

@@ -118,3 +118,26 @@ TEST_CASE("foreign rows page in every order and never become a best") {
   CHECK(must(lab.service->status(std::nullopt))["best"].is_null());
   CHECK(must(Results(*lab.store).best()).empty());
 }
+
+TEST_CASE("texts that are too long are cut at a character's end: what is stored stays UTF-8") {
+  Lab lab;
+  // 4,095 bytes, then characters of two, three and four bytes that cross the limit of 4,096.
+  for (const std::string cross : {"\u00e9", "\u20ac", "\U0001F600"}) {
+    const std::string text = std::string(4095, 'a') + cross + "b";
+    const auto path = lab.folder.path / "in";
+    std::ofstream(path, std::ios::binary | std::ios::trunc)
+        << R"({"model": "m", "gpu": "g", "correctness": "PASS", "latency_us": 1.5, "kernel_id": ")" << cross << R"(", "notes": ")" << text << "\"}\n";
+    CHECK(must(import_results(*lab.store, path, std::string(255, 's') + cross)).rows == 1);
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << kHeader << "1\tkept\tl\tm\tg\tr\tPASS\t2.5\t\ts\t" << cross << "\t" << text << "\n";
+    CHECK(must(import_results(*lab.store, path, std::string(255, 's') + cross)).rows == 1);
+  }
+  ResultsQuery q;
+  q.foreign = true;
+  const auto page = must(Results(*lab.store).page(q));
+  REQUIRE(page.rows.size() == 6);
+  for (const Json& row : page.rows) {
+    CHECK_NOTHROW((void)row.dump());  // strict: throws on what is not UTF-8
+    CHECK(row.at("description") == std::string(4095, 'a'));
+  }
+  for (const ForeignRow& row : must(foreign_rows(*lab.store, "", "", 10))) CHECK(row.source == std::string(255, 's'));
+}
