@@ -17,10 +17,10 @@ constexpr std::size_t kTrainingLimit = 128;  // bounds the time of a suggestion:
 constexpr std::size_t kFewest = 5;           // observations before the model is asked
 // A trend that ranks the observations no better than this is left out: its weight in the process would fade, but slowly, and meanwhile it
 // decides where observations are made.
-constexpr std::size_t kJudged = 5;            // observations before it is judged
-constexpr double kBelieved = 0;               // Spearman's rank correlation; among favourites, which are all alike, a good trend may have little
-constexpr std::size_t kElites = 10;           // whose neighbourhoods are looked at
-constexpr int kSteps = 60, kFewestSteps = 6;  // of fitting weights, at each tenth more observations
+constexpr std::size_t kJudged = 5;  // observations before it is judged
+constexpr double kBelieved = 0;     // Spearman's rank correlation; among favourites, which are all alike, a good trend may have little
+constexpr std::size_t kElites = 5, kElitesEarly = 10;  // whose neighbourhoods are looked at
+constexpr int kSteps = 60, kFewestSteps = 6;           // of fitting weights, at each tenth more observations
 // Candidates whose deviation is computed, too: the best by mean, and some others. More while that is cheap: up to kFewShown observations.
 constexpr std::size_t kExact = 128, kExactMost = 256, kFewShown = 64;
 
@@ -79,7 +79,7 @@ double expected_improvement(double best, const GaussianProcess::Estimate& e) {
 
 // Random candidates: as many as cost a millisecond or two to look at.
 std::size_t pool_size(const Archive& archive) {
-  constexpr std::size_t kFewestCandidates = 400, kMostCandidates = 1500, kWork = 1'500'000;  // factors of covariances
+  constexpr std::size_t kFewestCandidates = 400, kMostCandidates = 1500, kWork = 1'000'000;  // factors of covariances
   const std::size_t shown = std::min(archive.observations().size(), kTrainingLimit) + 1;
   return std::clamp(kWork / (shown * archive.space().knobs.size()), kFewestCandidates, kMostCandidates);
 }
@@ -139,7 +139,7 @@ class GaussianProposer final : public Proposer {
     const auto add = [&](const Point& p) {
       if (!archive.known(p) && seen.insert(p).second) pool.push_back(p);
     };
-    for (const Observation* elite : best_observations(archive, kElites)) {
+    for (const Observation* elite : best_observations(archive, shown_ <= kFewShown ? kElitesEarly : kElites)) {
       for (const Point& p : archive.neighbours(elite->point, true)) add(p);
     }
     if (trend_ && trusted_)
