@@ -18,6 +18,7 @@
 #include "core/model/load.h"
 #include "core/reference/forward.h"
 #include "core/reference/native.h"
+#include "kernels/evaluator/gpu_report.h"
 #include "kernels/evaluator/nvml.h"
 #include "kernels/megakernel/gpu_model.h"
 
@@ -232,6 +233,14 @@ Status run(std::map<std::string, std::string> args) {
     e.program = std::make_unique<DeviceProgram>(std::move(*program));
   }
   note("loaded");
+  double read_gbs = 0;
+  if (arg("--bandwidth", "0") == "1") {
+    AMK_TRY(compiler, NvrtcCompiler::open());
+    AMK_TRY(cache, BuildCache::open(arg("--cache", "/tmp/amk-cubins")));
+    AMK_TRY(measured, measure_read_bandwidth(gpu, compiler, cache));
+    read_gbs = measured;
+    print({{"bench", "decode"}, {"metric", "read_bandwidth"}, {"value", read_gbs}, {"unit", "GB/s"}, {"gpu", gpu.product}});
+  }
   Reference reference;
   if (const int tokens = std::atoi(arg("--check", "0").c_str()); tokens > 0) {
     AMK_TRY(made, make_reference(weights, tokens, max_seq, arg("--native", "1") == "1"));
@@ -293,6 +302,7 @@ Status run(std::map<std::string, std::string> args) {
       line.update({{"max_abs", e.max_abs}, {"mean_abs", e.mean_abs}, {"agree", e.agree}, {"repeatable", e.repeatable}, {"written", e.written}});
     if (us > 0)
       line.update({{"us_per_token", us}, {"best_us", *std::min_element(e.token_us.begin(), e.token_us.end())}, {"weights_gbs", bytes / us / 1e3}});
+    if (us > 0 && read_gbs > 0) line["share_of_read_bandwidth"] = bytes / us / 1e3 / read_gbs;
     print(line);
   }
   return {};

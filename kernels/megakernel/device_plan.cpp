@@ -52,9 +52,25 @@ class Planner {
  private:
   Status check_support() const {
     const KernelKnobs& k = config_.kernel;
-    if (k.publish == Publish::Flagged)
-      return reject("publish-unsupported", "kernel_knobs.publish is \"flagged\"; this virtual machine has \"release\" and \"confirmed\"",
-                    {{"publish", "flagged"}});
+    if (k.publish == Publish::Flagged) {
+      const Fusion& f = config_.fusion;
+      const bool fused = f.norm_qkv && f.qkv_rope_append && f.o_add && f.norm_gate_up && f.gate_up_silu && f.down_add && f.norm_lm_head &&
+                         f.lm_head_argmax && (f.combine_o || program_.attention.splits == 1);
+      if (!fused)
+        return reject("flagged-needs-fused",
+                      "kernel_knobs.publish \"flagged\" needs every operator group fused, combine+o_proj included unless attention has one split",
+                      {{"publish", "flagged"}});
+      if (spec_.dtype != DType::BF16 || spec_.head_dim % 32 != 0 || spec_.head_dim > 128 || spec_.gqa() > 8)
+        return reject("flagged-needs-mma-attention",
+                      "kernel_knobs.publish \"flagged\" needs bf16 weights, head_dim 32, 64, 96 or 128 and at most 8 query heads a kv head",
+                      {{"publish", "flagged"}});
+      if (spec_.intermediate % 8 != 0)  // a reader looks at the tags of four words at once: none may be padding that nobody writes
+        return reject(
+            "flagged-needs-whole-packets",
+            "kernel_knobs.publish \"flagged\" needs an intermediate size that is a multiple of 8; it is " + std::to_string(spec_.intermediate),
+            {{"intermediate", spec_.intermediate}});
+      if (program_.instructions.size() >= 65535) return reject("flagged-tags", "more instructions than tags", {{"publish", "flagged"}});
+    }
     if (spec_.dtype == DType::F32 && (k.gemv_path == GemvPath::Mma || packed_))
       return reject("fp32-needs-fma", "fp32 weights have no matrix instruction: they need gemv_path \"fma\" and weight_layout \"row\"",
                     {{"dtype", "fp32"}});
@@ -85,7 +101,8 @@ class Planner {
     int segs_per_unit = 1;  // per row in the row layout
     std::int64_t seg_bytes = 0;
     int segs_per_chunk = 1;
-    int stride() const { return segs_per_unit * kRowUnit + kRowUnit; }
+    int unit_sums = 1;  // partial sums of a row: a warp adds up its own segments of a unit
+    int stride() const { return unit_sums * kRowUnit + kRowUnit; }
   };
 
   // Blocks that a warp loads at once, the same for every matrix: as many as registers allow (two groups are held), a divisor of every width.
@@ -113,6 +130,7 @@ class Planner {
         s.seg = d;
     }
     s.segs_per_unit = blocks / s.seg;
+    s.unit_sums = packed_ ? std::min(s.segs_per_unit, consumer_warps_) : s.segs_per_unit;
     s.seg_bytes = s.seg * block_bytes;
     s.segs_per_chunk = slot_bytes == 0 ? 1 : static_cast<int>(slot_bytes / s.seg_bytes);
     return s;
@@ -133,6 +151,7 @@ class Planner {
     hidden_ = shape_of(spec_.hidden, slot_bytes_);
     q_ = shape_of(spec_.q_rows(), slot_bytes_);
     inter_ = shape_of(spec_.intermediate, slot_bytes_);
+    hoist_ = slots_ == 0;
     if (slots_ == 0) return {};
     // A warp must never be a whole turn of the ring ahead of the copies, or it would take one turn's barrier phase for another's: between two of its
     // segments lie at most ceil(warps / segments per chunk) chunks, and copies land at most `window` out of order (docs/megakernel-vm.md).
@@ -145,6 +164,8 @@ class Planner {
                         std::to_string(needed) + ": a larger ring, smaller chunks or fewer columns per warp",
                     {{"slots", slots_}, {"needed", needed}});
     boost_ = std::min<std::int64_t>(kBoostChunks, slots_ - needed);
+    // Opening a task's first segment before its wait puts up to two tasks' chunks between a warp's segments.
+    hoist_ = slots_ >= needed + boost_ + (consumer_warps_ + fewest - 1) / fewest + 1;
     return {};
   }
 
@@ -161,15 +182,20 @@ class Planner {
     return {};
   }
 
+  // Flagged: every word is a packet of 8 bytes with its tag.
+  std::int64_t widen(std::int64_t bytes) const { return config_.kernel.publish == Publish::Flagged ? 2 * bytes : bytes; }
+
   void place_activations() {
     std::int64_t at = kGuardBytes;
-    for (const Storage& s : program_.storages) {
-      StoragePlace place;
-      if (s.space == Space::Activation) {
-        place = {at, s.bytes};
-        at = round_up(at + s.bytes, 128) + kGuardBytes;
-      }
-      plan_.storages.push_back(place);
+    const auto place = [&](std::int64_t bytes) {
+      const StoragePlace out{at, bytes};
+      at = round_up(at + bytes, 128) + kGuardBytes;
+      return out;
+    };
+    for (const Storage& s : program_.storages) plan_.storages.push_back(s.space == Space::Activation ? place(widen(s.bytes)) : StoragePlace{});
+    if (config_.kernel.publish == Publish::Flagged) {  // this step's k and v rows, one layer at a time
+      plan_.storages.push_back(place(widen(std::int64_t{2} * spec_.kv_rows() * dtype_bytes(plan_.format.kv))));
+      kv_now_ = plan_.storages.back().offset;
     }
     plan_.activation_bytes = at;
   }
@@ -187,8 +213,13 @@ class Planner {
   Status make_tables() {
     const auto offset_of = [this](BufferId id) -> std::int64_t {
       const Buffer& b = program_.buffers[static_cast<std::size_t>(id)];
-      return plan_.storages[static_cast<std::size_t>(b.storage)].offset + b.offset;
+      return plan_.storages[static_cast<std::size_t>(b.storage)].offset + widen(b.offset);
     };
+    // The one instruction that writes a buffer, for tags.
+    std::vector<InstructionId> producers(program_.buffers.size(), kNone);
+    for (const Task& task : program_.tasks) {
+      for (const Region& r : task.writes) producers[static_cast<std::size_t>(r.buffer)] = task.instruction;
+    }
     for (std::size_t sm = 0; sm < program_.queues.size(); ++sm) {
       amk_vm::QueueDesc queue{};
       queue.task_first = static_cast<std::uint32_t>(plan_.tasks.size());
@@ -197,7 +228,7 @@ class Planner {
       std::vector<TaskId> ring_tasks;
       for (const TaskId id : program_.queues[sm]) {
         const Task& task = program_.tasks[static_cast<std::size_t>(id)];
-        AMK_TRY(desc, device_task(program_, task, layout_, offset_of));
+        AMK_TRY(desc, device_task(program_, task, layout_, offset_of, producers, widen(4)));
         desc.wait_first = static_cast<std::uint16_t>(plan_.waits.size() - queue.wait_first);
         desc.wait_count = static_cast<std::uint16_t>(task.waits.size());
         if (plan_.waits.size() - queue.wait_first + task.waits.size() > 65535)
@@ -233,7 +264,8 @@ class Planner {
   Status check_shared() {
     const amk_vm::SharedLayout layout =
         amk_vm::shared_layout(static_cast<std::uint32_t>(slots_), static_cast<std::uint32_t>(slot_bytes_), static_cast<std::uint32_t>(act_bytes_),
-                              static_cast<std::uint32_t>(partial_floats_), static_cast<std::uint32_t>(spec_.head_dim));
+                              static_cast<std::uint32_t>(partial_floats_), static_cast<std::uint32_t>(spec_.head_dim),
+                              static_cast<std::uint32_t>(config_.kernel.publish == Publish::Confirmed ? consumer_warps_ * 32 : 0));
     plan_.shared_bytes = layout.tables + table_bytes_;
     if (plan_.shared_bytes <= limits_.smem_optin_bytes) return {};
     const std::int64_t fixed = plan_.shared_bytes - slots_ * slot_bytes_;
@@ -289,7 +321,9 @@ class Planner {
     define("SPLITS", program_.attention.splits);
     define("MMA", config_.kernel.gemv_path == GemvPath::Mma ? 1 : 0);
     define("PACKED", packed_ ? 1 : 0);
-    define("CONFIRMED", config_.kernel.publish == Publish::Confirmed ? 1 : 0);
+    define("PUBLISH", config_.kernel.publish == Publish::Confirmed ? 1 : config_.kernel.publish == Publish::Flagged ? 2 : 0);
+    define("KV_NOW", kv_now_);
+    define("HOIST", hoist_ && packed_ ? 1 : 0);
     define("BULK", bulk_ ? 1 : 0);
     define("SLOT_ARRIVALS", slot_arrivals_);
     define("PARTIAL_FLOATS", partial_floats_);
@@ -313,7 +347,8 @@ class Planner {
   int consumer_warps_ = 0;
   std::int64_t slots_ = 0, slot_bytes_ = 0;
   int window_ = 1, group_ = 1;
-  std::int64_t boost_ = 0;
+  std::int64_t boost_ = 0, kv_now_ = 0;
+  bool hoist_ = false;
   Shape hidden_, q_, inter_;
   int slot_arrivals_ = 1, partial_floats_ = 0;
   std::int64_t act_bytes_ = 0, table_bytes_ = 0;

@@ -79,6 +79,7 @@ Status DeviceProgram::step(const DeviceWeights& weights, const DeviceSequence& s
   if (epoch_ >= program_->max_steps) {  // counters would overflow: start over while nothing runs
     AMK_CHECK(stream.synchronize());
     AMK_CHECK(cuda::fill_u8(counters_.pointer(), 0, counters_.bytes(), stream));
+    AMK_CHECK(poison_activations(stream));  // tags start over as well
     epoch_ = 0;
   }
   amk_vm::Params p{};
@@ -103,6 +104,7 @@ Status DeviceProgram::step(const DeviceWeights& weights, const DeviceSequence& s
   p.position = options.position;
   p.epoch = static_cast<int>(epoch_);
   p.feed_back = options.feed_back ? 1 : 0;
+  p.tag_base = static_cast<unsigned>(static_cast<std::uint64_t>(epoch_) * (program_->instructions.size() + 1));
   cuda::Launch launch;
   launch.grid.x = static_cast<unsigned>(plan_.grid);
   launch.block.x = static_cast<unsigned>(plan_.threads);
@@ -120,6 +122,7 @@ Status DeviceProgram::check(const cuda::Stream& stream) {
   if (report.aborted == 0) return {};
   AMK_CHECK(cuda::fill_u8(counters_.pointer(), 0, counters_.bytes(), stream));
   AMK_CHECK(cuda::fill_u8(report_.pointer(), 0, report_.bytes(), stream));
+  AMK_CHECK(poison_activations(stream));
   AMK_CHECK(stream.synchronize());
   epoch_ = 0;
   std::string task = "an unknown task";

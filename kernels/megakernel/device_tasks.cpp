@@ -13,8 +13,9 @@ static_assert(kPartialTail == 4 && kArgmaxWords == 2);
 
 class Filler {
  public:
-  Filler(const Program& program, const Task& task, const GpuLayout& layout, const std::function<std::int64_t(BufferId)>& offset_of)
-      : program_(program), task_(task), layout_(layout), offset_of_(offset_of) {}
+  Filler(const Program& program, const Task& task, const GpuLayout& layout, const std::function<std::int64_t(BufferId)>& offset_of,
+         const std::vector<InstructionId>& producers, std::int64_t word_bytes)
+      : program_(program), task_(task), layout_(layout), offset_of_(offset_of), producers_(producers), word_bytes_(word_bytes) {}
 
   Result<amk_vm::TaskDesc> fill() {
     amk_vm::TaskDesc d{};
@@ -26,11 +27,10 @@ class Filler {
     d.input = d.norm = d.bias = d.residual = d.output = d.output2 = amk_vm::kNoOffset;
     d.signal = task_.signal == kNone ? amk_vm::kNoOffset : static_cast<std::uint32_t>(task_.signal);
     d.pos_lo = task_.pos_lo;
-    d.pos_hi = task_.pos_hi;
+    d.tag = static_cast<std::uint16_t>(task_.instruction + 1);
     d.layer = static_cast<std::uint16_t>(task_.layer < 0 ? 0 : task_.layer);
     d.head = static_cast<std::uint16_t>(task_.head);
     d.split = static_cast<std::uint16_t>(task_.split);
-    d.splits = static_cast<std::uint16_t>(task_.splits);
     switch (task_.op) {
       case Opcode::Embed:
         d.output = activation(task_.writes, 0);
@@ -72,6 +72,7 @@ class Filler {
         d.input = activation(task_.reads, 0);
         break;
     }
+    if (task_.op != Opcode::Embed) d.input_tag = tag_of(task_.reads[0]);
     if (overflow_)
       return fail(ErrorKind::Rejected, "activations or weights exceed what a task descriptor can address",
                   {{"rule", "offset-range"}, {"message", "offset exceeds 32 bits"}, {"witness", Json::object()}});
@@ -91,7 +92,10 @@ class Filler {
                                           d.layer));
     }
     if (const std::int64_t bias = layout_.bias_offset(task_.matrix, d.layer); bias != GpuLayout::kNoVector) d.bias = vector(bias);
-    if ((task_.fused & kFusedResidualAdd) != 0) d.residual = activation(task_.reads, task_.reads.size() - 1);
+    if ((task_.fused & kFusedResidualAdd) != 0) {
+      d.residual = activation(task_.reads, task_.reads.size() - 1);
+      d.residual_tag = tag_of(task_.reads.back());
+    }
     for (const Region& r : task_.writes) {  // a fused Qkv task of k or v rows alone writes no activation
       if (buffer(r).space != Space::Activation) continue;
       d.output = narrow(offset_of_(r.buffer));
@@ -101,6 +105,7 @@ class Filler {
     if ((task_.fused & kFusedRopeAppend) != 0 && program_.model.qk_norm) d.output2 = vector(layout_.norm_offset(WeightKind::QNorm, d.layer));
   }
 
+  std::uint16_t tag_of(const Region& r) const { return static_cast<std::uint16_t>(producers_[static_cast<std::size_t>(r.buffer)] + 1); }
   const Buffer& buffer(const Region& r) const { return program_.buffers[static_cast<std::size_t>(r.buffer)]; }
   WeightKind bound_kind() const { return buffer(task_.reads[1]).binding.kind; }
 
@@ -110,20 +115,23 @@ class Filler {
   }
   std::uint32_t activation(const std::vector<Region>& list, std::size_t i) { return narrow(offset_of_(list.at(i).buffer)); }
   std::uint32_t vector(std::int64_t offset) { return narrow(offset); }
-  std::uint32_t argmax_partial() { return narrow(offset_of_(task_.writes.back().buffer) + std::int64_t{task_.partial} * kArgmaxWords * 4); }
+  std::uint32_t argmax_partial() { return narrow(offset_of_(task_.writes.back().buffer) + task_.partial * kArgmaxWords * word_bytes_); }
 
   const Program& program_;
   const Task& task_;
   const GpuLayout& layout_;
   const std::function<std::int64_t(BufferId)>& offset_of_;
+  const std::vector<InstructionId>& producers_;
+  std::int64_t word_bytes_;
   bool overflow_ = false;
 };
 
 }  // namespace
 
 Result<amk_vm::TaskDesc> device_task(const Program& program, const Task& task, const GpuLayout& layout,
-                                     const std::function<std::int64_t(BufferId)>& offset_of) {
-  return Filler(program, task, layout, offset_of).fill();
+                                     const std::function<std::int64_t(BufferId)>& offset_of, const std::vector<InstructionId>& producers,
+                                     std::int64_t word_bytes) {
+  return Filler(program, task, layout, offset_of, producers, word_bytes).fill();
 }
 
 }  // namespace amk

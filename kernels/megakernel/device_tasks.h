@@ -9,8 +9,10 @@
 
 namespace amk {
 
-// `offset_of`: byte offset of an activation buffer in the arena. Rejected when an offset does not fit the descriptor. Waits are the caller's to fill.
+// `offset_of`: byte offset of an activation buffer in the arena; `producers`: which instruction writes a buffer; `word_bytes`: of one activation word
+// (8 with its tag). Rejected when an offset does not fit the descriptor. Waits are the caller's to fill.
 Result<amk_vm::TaskDesc> device_task(const Program& program, const Task& task, const GpuLayout& layout,
-                                     const std::function<std::int64_t(BufferId)>& offset_of);
+                                     const std::function<std::int64_t(BufferId)>& offset_of, const std::vector<InstructionId>& producers,
+                                     std::int64_t word_bytes);
 
 }  // namespace amk

@@ -75,16 +75,17 @@ __device__ __forceinline__ void merge_warps(const Block& block, const Params& p,
   const float* records = reinterpret_cast<const float*>(block.act());
   consumer_barrier();
 
-  u32 reply = 0;
+  Publisher out;
+  out.tag = p.tag_base + task.tag;
   if (active) {
-    u8* out = p.activations + task.output;
+    u8* buffer = p.activations + task.output;
     for (u32 i = thread_index(); i < kGqa * kHeadDim / 2; i += kConsumers) {
       const u32 g = i / (kHeadDim / 2), e = i % (kHeadDim / 2) * 2;
       float all_top = -kInfinity;
-#pragma unroll 8
+#pragma unroll 2
       for (int w = 0; w < kConsumerWarps; ++w) all_top = fmaxf(all_top, records[(w * kGqa + g) * kPartialRecord + kHeadDim]);
       float a = 0.0f, b = 0.0f, all_total = 0.0f;
-#pragma unroll 8
+#pragma unroll 2
       for (int w = 0; w < kConsumerWarps; ++w) {
         const float* record = records + (w * kGqa + g) * kPartialRecord;
         const float2 tail = *reinterpret_cast<const float2*>(record + kHeadDim);
@@ -95,29 +96,29 @@ __device__ __forceinline__ void merge_warps(const Block& block, const Params& p,
         b = fmaf(keep, pair.y, b);
       }
       if constexpr (kSplits == 1) {
-        store_pair<kActType>(out, (static_cast<u64>(task.head) * kGqa + g) * kHeadDim + e, a / all_total, b / all_total, reply);
+        out.pair<kActType>(buffer, (static_cast<u64>(task.head) * kGqa + g) * kHeadDim + e, __fdividef(a, all_total), __fdividef(b, all_total));
       } else {
         // Partials: [split][kv head][query head of the group]; all four tail words are written, so that no byte of the record is left over.
-        float* record = reinterpret_cast<float*>(out) + (static_cast<u64>(task.split) * kHeads + task.head * kGqa + g) * kPartialRecord;
-        store_pair<kF32>(reinterpret_cast<u8*>(record), e, a, b, reply);
+        const u64 record = (static_cast<u64>(task.split) * kHeads + task.head * kGqa + g) * kPartialRecord;
+        out.pair<kF32>(buffer, record + e, a, b);
         if (e == 0) {
-          store_pair<kF32>(reinterpret_cast<u8*>(record), kHeadDim, all_top, all_total, reply);
-          store_pair<kF32>(reinterpret_cast<u8*>(record), kHeadDim + 2, 0.0f, 0.0f, reply);
+          out.pair<kF32>(buffer, record + kHeadDim, all_top, all_total);
+          out.pair<kF32>(buffer, record + kHeadDim + 2, 0.0f, 0.0f);
         }
       }
     }
   }
-  await_replies(block.sink(), reply);
+  out.settle(block.sink());
   consumer_barrier();
   if (thread_index() == 0 && task.signal != kNoOffset) signal_counter(p.counters + task.signal * kCounterStride);
   trace_mark(p, index, kMarkPublished, thread_index() == 0);
 }
 
-__device__ __forceinline__ void attention_scalar(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
+__device__ __forceinline__ bool attention_scalar(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
   const u32 warp = thread_index() / 32, lane = thread_index() % 32;
   const u32 piece = lane % kLanesPerRow, group = warp * kRowsPerWarp + lane / kLanesPerRow;
   const bool lane_used = piece < kRowPieces;
-  const bool active = p.position >= task.pos_lo && p.position < task.pos_hi;
+  const bool active = p.position >= task.pos_lo;
   const SplitRange range = split_range(p.position, task.split);
   const u64 k_base = cache_row(task.layer, 0, task.head, 0) + piece * 8, v_base = cache_row(task.layer, 1, task.head, 0) + piece * 8;
 
@@ -135,8 +136,7 @@ __device__ __forceinline__ void attention_scalar(const Block& block, const Param
     }
   };
   load(0, true);
-  wait_dependencies(block, p, task, index);
-  if (block.aborted() != 0) return;
+  if (!wait_dependencies(block, p, task, index)) return false;
   load(0, false);
 
   // Query pieces stay packed: registers are what limits the rows in flight. The scale turns exp2 into the softmax's exponential.
@@ -241,6 +241,7 @@ __device__ __forceinline__ void attention_scalar(const Block& block, const Param
     if (lane == 0) *reinterpret_cast<float2*>(record + kHeadDim) = make_float2(warp_top, total[g]);
   }
   merge_warps(block, p, task, index, active);
+  return true;
 }
 
 }  // namespace amk_vm

@@ -25,9 +25,9 @@ __device__ __forceinline__ u32 permute(u32 a, u32 b, u32 selector) {
   return out;
 }
 
-__device__ __forceinline__ void attention_mma(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
+__device__ __forceinline__ bool attention_mma(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
   const u32 warp = thread_index() / 32, lane = thread_index() % 32, g = lane / 4, t = lane % 4;
-  const bool active = p.position >= task.pos_lo && p.position < task.pos_hi;
+  const bool active = p.position >= task.pos_lo;
   const SplitRange range = split_range(p.position, task.split);
   const u32 count = active ? range.count : 0;
   const u8* keys = p.kv + cache_row(task.layer, 0, task.head, 0) * 2;
@@ -57,13 +57,50 @@ __device__ __forceinline__ void attention_mma(const Block& block, const Params& 
   // This step's own row is written during it: before the wait only what is older.
   TileRows rows;
   load(rows, warp * kTile, p.position);
-  wait_dependencies(block, p, task, index);
-  if (block.aborted() != 0) return;
+  if (!wait_dependencies(block, p, task, index, kFlagged ? kWaitPackets : kWaitCounters)) return false;
   uint4 q[kKeyPieces > 0 ? kKeyPieces : 1];
+  const u64 q_element = (static_cast<u64>(task.head) * kGqa + g) * kHeadDim + t * 8;
+  if constexpr (kFlagged) {
+    Packets packets[kKeyPieces > 0 ? kKeyPieces : 1];
+    load_packets(
+        block, p, index, p.tag_base + task.input_tag, packets, [&](int c) { return p.activations + task.input + (q_element + c * 32) * 4; },
+        [&](int) { return active && g < kGqa; });
 #pragma unroll
-  for (int c = 0; c < kKeyPieces; ++c) {
-    q[c] = load_l2_16_if(p.activations + task.input + ((static_cast<u64>(task.head) * kGqa + g) * kHeadDim + c * 32 + t * 8) * 2, active && g < kGqa);
+    for (int c = 0; c < kKeyPieces; ++c) q[c] = packets[c].words();
+  } else {
+#pragma unroll
+    for (int c = 0; c < kKeyPieces; ++c) q[c] = load_l2_16_if(p.activations + task.input + (q_element + c * 32) * 2, active && g < kGqa);
   }
+  // This step's row into the tile that has it: from the cache, or (flagged) from where it is published.
+  const auto add_current = [&](TileRows& rows, u32 first, int tile) {
+    if constexpr (!kFlagged) {
+      load(rows, first, p.position + 1);
+    } else {
+      const u8* now = p.activations + kKvNow + static_cast<u64>(task.head) * kHeadDim * 4;
+      const u32 tag = p.tag_base + task.input_tag;
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const bool mine = tile + static_cast<int>(4 * (g / 2) + g % 2 + 2 * h) == p.position;
+        Packets packets[kKeyPieces > 0 ? kKeyPieces : 1];
+        load_packets(
+            block, p, index, tag, packets, [&](int c) { return now + (c * 32 + t * 8) * 4; }, [&](int) { return mine; });
+#pragma unroll
+        for (int c = 0; c < kKeyPieces; ++c)
+          if (mine) rows.k[h][c] = packets[c].words();
+      }
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const bool mine = tile + static_cast<int>(4 * t + e) == p.position;
+        Packets packets[kValuePieces];
+        const auto inside = [&](int d) { return mine && (kHeadDim % 64 == 0 || d * 64 + g * 8 < kHeadDim); };
+        load_packets(
+            block, p, index, tag, packets, [&](int d) { return now + (kKvRows + d * 64 + g * 8) * 4; }, inside);
+#pragma unroll
+        for (int d = 0; d < kValuePieces; ++d)
+          if (inside(d)) rows.v[e][d] = packets[d].words();
+      }
+    }
+  };
 
   const float scale = 1.4426950408889634f * rsqrtf(static_cast<float>(kHeadDim));
   float top = -kInfinity, total = 0.0f;
@@ -74,7 +111,8 @@ __device__ __forceinline__ void attention_mma(const Block& block, const Params& 
 #pragma unroll 1
   for (u32 first = warp * kTile; first < count; first += kConsumerWarps * kTile) {
     const int tile = range.at(first);
-    if (first >= kConsumerWarps * kTile || (tile <= p.position && p.position < tile + static_cast<int>(kTile))) load(rows, first, p.position + 1);
+    if (first >= kConsumerWarps * kTile) load(rows, first, p.position);
+    if (tile <= p.position && p.position < tile + static_cast<int>(kTile)) add_current(rows, first, tile);
     {
       float s[2][4] = {};
 #pragma unroll
@@ -147,13 +185,14 @@ __device__ __forceinline__ void attention_mma(const Block& block, const Params& 
     if (t == 0) *reinterpret_cast<float2*>(record + kHeadDim) = make_float2(top, total);
   }
   merge_warps(block, p, task, index, active);
+  return true;
 }
 
-__device__ __forceinline__ void attention(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
+__device__ __forceinline__ bool attention(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
   if constexpr (kAttentionMma) {
-    attention_mma(block, p, task, index);
+    return attention_mma(block, p, task, index);
   } else {
-    attention_scalar(block, p, task, index);
+    return attention_scalar(block, p, task, index);
   }
 }
 

@@ -25,7 +25,9 @@ constexpr int kSlots = AMK_RING_SLOTS, kSlotBytes = AMK_SLOT_BYTES, kWindow = AM
               kBoost = AMK_BOOST;  // kSlots 0: direct loads
 constexpr int kKvBlock = AMK_KV_BLOCK, kSplits = AMK_SPLITS;
 constexpr bool kMma = AMK_MMA, kPackedLayout = AMK_PACKED;
-constexpr bool kConfirmed = AMK_CONFIRMED;
+constexpr bool kConfirmed = AMK_PUBLISH == 1, kFlagged = AMK_PUBLISH == 2;
+constexpr u32 kKvNow = AMK_KV_NOW;  // flagged: where in the arena this step's k and v rows are published besides the cache
+constexpr bool kHoist = AMK_HOIST;  // the ring is long enough that a warp may open a task's first segment before the task's wait
 constexpr bool kBulk = AMK_BULK;
 constexpr int kUnit = 8;         // rows of a unit: core/program/packing.h
 constexpr int kPartialTail = 4;  // floats behind a head's partial: maximum, sum, two unused
@@ -61,10 +63,12 @@ struct Shape {
   u32 groups;  // of a segment
   u32 seg_bytes, seg_vector_bytes;
   u32 segs_per_chunk;
+  u32 unit_sums;    // partial sums of a row: a warp adds up its own segments of a unit
   u32 unit_stride;  // floats of a unit's partial sums; the pad keeps four units on different banks
   u32 batch_units;
   u32 skip_units, skip_segs;       // kConsumerWarps = skip_units * segs + skip_segs: from one of a warp's segments to its next
   u32 skip_chunks, skip_in_chunk;  // likewise by chunks
+  u8 first_unit[32], first_column[32], first_chunk[32], first_in_chunk[32];  // a warp's first segment
 };
 constexpr Shape shape_of(u32 columns, u32 seg_blocks) {
   Shape s{};
@@ -76,7 +80,8 @@ constexpr Shape shape_of(u32 columns, u32 seg_blocks) {
   s.seg_bytes = kSegRows * seg_blocks * 64 * kBytesOf<kWeightType>;
   s.seg_vector_bytes = seg_blocks * 64 * kBytesOf<kWeightType>;
   s.segs_per_chunk = kSlots > 0 ? kSlotBytes / s.seg_bytes : 1;
-  s.unit_stride = s.segs * kUnit + kUnit;
+  s.unit_sums = kPackedLayout && s.segs > kConsumerWarps ? kConsumerWarps : s.segs;
+  s.unit_stride = s.unit_sums * kUnit + kUnit;
   const u32 align = kQkNorm && columns == kHidden ? kHeadDim / kUnit : 1;  // a head's norm needs the whole head in one batch
   const u32 fit = kPartialFloats / s.unit_stride;
   s.batch_units = (fit < kBatchUnitsMax ? fit : kBatchUnitsMax) / align * align;
@@ -84,6 +89,12 @@ constexpr Shape shape_of(u32 columns, u32 seg_blocks) {
   s.skip_segs = kConsumerWarps % s.segs;
   s.skip_chunks = kConsumerWarps / s.segs_per_chunk;
   s.skip_in_chunk = kConsumerWarps % s.segs_per_chunk;
+  for (u32 w = 0; w < kConsumerWarps; ++w) {
+    s.first_unit[w] = w / s.segs;
+    s.first_column[w] = w % s.segs;
+    s.first_chunk[w] = w / s.segs_per_chunk;
+    s.first_in_chunk[w] = w % s.segs_per_chunk;
+  }
   return s;
 }
 constexpr Shape kHiddenShape = shape_of(kHidden, AMK_SEG_HIDDEN), kQShape = shape_of(kQRows, AMK_SEG_Q),
@@ -92,6 +103,8 @@ static_assert(kHiddenShape.batch_units > 0 && kQShape.batch_units > 0 && kInterS
 static_assert(AMK_SEG_HIDDEN % kGroupBlocks == 0 && AMK_SEG_Q % kGroupBlocks == 0 && AMK_SEG_INTER % kGroupBlocks == 0, "a segment is whole groups");
 static_assert(kSlots == 0 || (kHiddenShape.segs_per_chunk > 0 && kQShape.segs_per_chunk > 0 && kInterShape.segs_per_chunk > 0),
               "a chunk is whole segments");
+constexpr bool kOneGroup = kHiddenShape.groups == 1 && kQShape.groups == 1 && kInterShape.groups == 1;
+constexpr bool kOneChunkShape = kHiddenShape.seg_bytes == kQShape.seg_bytes && kHiddenShape.seg_bytes == kInterShape.seg_bytes;
 __constant__ Shape shapes[3] = {kHiddenShape, kQShape, kInterShape};
 __device__ __forceinline__ const Shape& shape_for(u32 matrix) { return shapes[matrix == kO ? 1 : matrix == kDown ? 2 : 0]; }
 
@@ -143,6 +156,7 @@ __device__ __forceinline__ float fast_exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-__device__ __forceinline__ float silu(float x) { return x / (1.0f + fast_exp2(-1.4426950408889634f * x)); }
+// Approximate division (2 ulp): the exact one is four times the instructions, and code that runs once a task is paid by the instruction.
+__device__ __forceinline__ float silu(float x) { return __fdividef(x, 1.0f + fast_exp2(-1.4426950408889634f * x)); }
 
 }  // namespace amk_vm

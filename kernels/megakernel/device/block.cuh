@@ -6,7 +6,7 @@
 
 namespace amk_vm {
 
-constexpr SharedLayout kShared = shared_layout(kSlots, kSlotBytes, kActBytes, kPartialFloats, kHeadDim);
+constexpr SharedLayout kShared = shared_layout(kSlots, kSlotBytes, kActBytes, kPartialFloats, kHeadDim, kConfirmed ? kConsumers : 0);
 constexpr u32 kPollsPerCheck = 64;  // between looks at the clock: a poll is a trip to L2, a look is not free either
 
 extern __shared__ __align__(128) u8 shared_base[];
@@ -17,9 +17,8 @@ struct Block {
   __device__ __forceinline__ u32 sm() const { return blockIdx.x; }
   __device__ __forceinline__ u32 full(u32 slot) const { return base() + kShared.barriers + slot * 8; }
   __device__ __forceinline__ u32 empty(u32 slot) const { return base() + kShared.barriers + (kSlots + slot) * 8; }
-  __device__ __forceinline__ u32 partials_full(u32 b) const { return base() + kShared.barriers + (2 * kSlots + b) * 8; }
-  __device__ __forceinline__ u32 partials_empty(u32 b) const { return base() + kShared.barriers + (2 * kSlots + 2 + b) * 8; }
-  __device__ __forceinline__ u32 sink() const { return base() + kShared.control + 8; }
+  __device__ __forceinline__ u32 sink() const { return base() + kShared.sinks + thread_index() * 4; }  // confirmed: a word a thread
+  __device__ __forceinline__ volatile int& leave() const { return *reinterpret_cast<volatile int*>(shared_base + kShared.control + 8); }
   __device__ __forceinline__ volatile int& aborted() const { return *reinterpret_cast<volatile int*>(shared_base + kShared.control); }
   __device__ __forceinline__ volatile int& finished_tasks() const { return *reinterpret_cast<volatile int*>(shared_base + kShared.control + 4); }
   __device__ __forceinline__ volatile u64& deadline_ns() const { return *reinterpret_cast<volatile u64*>(shared_base + kShared.control + 16); }
@@ -104,16 +103,50 @@ __device__ __forceinline__ void wait_counter(const Block& block, const Params& p
   }
 }
 
-// All consumer warps: returns when every wait of the task holds and what the waits order is visible to every consumer thread.
-__device__ __forceinline__ void wait_dependencies(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
+// Kinds of waiting for a task's input.
+enum WaitKind { kWaitCounters, kWaitPackets };
+
+// All consumer warps: returns when every wait of the task holds and what the waits order is visible to every consumer thread. Flagged: the counters
+// say when to look, the tags what is there; a short vector's readers look at the packets at once.
+// Whether the block leaves is decided here, by one thread before a barrier: all warps do the same, or some would wait for others that are gone. A
+// warp that notices an abort elsewhere goes on with whatever it has to the next task's wait.
+__device__ __forceinline__ bool wait_dependencies(const Block& block, const Params& p, const TaskDesc& task, u32 index,
+                                                  WaitKind kind = kWaitCounters) {
   trace_mark(p, index, kMarkStart, threadIdx.x == 0);
-  if (task.wait_count > 0 && threadIdx.x < 32) {
-    const WaitDesc* waits = block.waits();
-    for (u32 i = threadIdx.x; i < task.wait_count; i += 32) wait_counter(block, p, waits[task.wait_first + i], index);
-    __syncwarp();
+  if (threadIdx.x < 32) {
+    if (kind == kWaitCounters) {
+      const WaitDesc* waits = block.waits();
+      for (u32 i = threadIdx.x; i < task.wait_count; i += 32) wait_counter(block, p, waits[task.wait_first + i], index);
+      __syncwarp();
+    }
+    if (threadIdx.x == 0) block.leave() = block.aborted();
   }
   trace_mark(p, index, kMarkReady, threadIdx.x == 0);
   consumer_barrier();
+  return block.leave() == 0;
+}
+
+// Loads until every wanted packet carries the tag. `from(j)`: address of the j-th four; `wanted(j)`: whether this thread has it. All are on their way
+// at once.
+template <int N, class From, class Wanted>
+__device__ __forceinline__ void load_packets(const Block& block, const Params& p, u32 index, u32 tag, Packets (&packets)[N], From from,
+                                             Wanted wanted) {
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    packets[j].clear();
+    if (wanted(j)) packets[j].load(from(j));
+  }
+  for (u32 polls = 1;; ++polls) {
+    bool late = false;
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      if (wanted(j) && !packets[j].right(tag)) {
+        packets[j].load(from(j));
+        late = true;
+      }
+    }
+    if (!late || (polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortPackets, index))) return;
+  }
 }
 
 }  // namespace amk_vm

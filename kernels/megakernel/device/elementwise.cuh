@@ -14,14 +14,14 @@ __device__ __forceinline__ float load_act(const u8* base, u64 element) {
 
 __device__ __forceinline__ const float* floats(const Params& p, u32 offset) { return reinterpret_cast<const float*>(p.activations + offset); }
 
-__device__ __forceinline__ void embed(const Params& p, const TaskDesc& task, u32& reply) {
+__device__ __forceinline__ void embed(const Params& p, const TaskDesc& task, Publisher& out) {
   const int token = *reinterpret_cast<const volatile int*>(p.tokens + p.position);
   const u8* row = p.embedding + static_cast<u64>(token) * kHidden * kBytesOf<kWeightType>;
-  float* out = reinterpret_cast<float*>(p.activations + task.output);
-  for (u32 i = task.row_begin + thread_index(); i < task.row_end; i += kConsumers) store_float(out + i, vector1(row, i), reply);
+  u8* buffer = p.activations + task.output;
+  for (u32 i = task.row_begin + thread_index(); i < task.row_end; i += kConsumers) out.word(buffer, i, __float_as_uint(vector1(row, i)));
 }
 
-__device__ __forceinline__ void rms_norm(const Block& block, const Params& p, const TaskDesc& task, u32& reply) {
+__device__ __forceinline__ void rms_norm(const Block& block, const Params& p, const TaskDesc& task, Publisher& out) {
   const float* x = floats(p, task.input);
   float squares = 0.0f;
   for (u32 i = thread_index(); i < kHidden; i += kConsumers) {
@@ -38,12 +38,12 @@ __device__ __forceinline__ void rms_norm(const Block& block, const Params& p, co
   for (u32 i = task.row_begin + thread_index() * 2; i < task.row_end; i += kConsumers * 2) {
     const float a = load_l2(x + i) * scale * vector1(p.vectors + task.norm, i),
                 b = load_l2(x + i + 1) * scale * vector1(p.vectors + task.norm, i + 1);
-    store_pair<kActType>(p.activations + task.output, i, a, b, reply);
+    out.pair<kActType>(p.activations + task.output, i, a, b);
   }
 }
 
 // Heads [row_begin, row_end), q heads first: one warp a head; qk-norm, then rotation. Input fp32 in natural order.
-__device__ __forceinline__ void rope(const Block& block, const Params& p, const TaskDesc& task, u32& reply) {
+__device__ __forceinline__ void rope(const Block& block, const Params& p, const TaskDesc& task, Publisher& out) {
   const u32 lane = thread_index() % 32;
   for (u32 head = task.row_begin + thread_index() / 32; head < task.row_end; head += kConsumerWarps) {
     const float* in = floats(p, task.input) + head * kHeadDim;
@@ -54,7 +54,7 @@ __device__ __forceinline__ void rope(const Block& block, const Params& p, const 
       for (u32 i = lane; i < kHeadDim; i += 32) squares = fmaf(load_l2(in + i), load_l2(in + i), squares);
       scale = rsqrtf(warp_sum(squares) / static_cast<float>(kHeadDim) + kEps);
     }
-    u8* out = p.activations + (is_q ? task.output : task.output2);
+    u8* buffer = p.activations + (is_q ? task.output : task.output2);
     const u64 base = static_cast<u64>(is_q ? head : head - kHeads) * kHeadDim;
     for (u32 i = lane * 2; i < kHeadDim / 2; i += 64) {
       float a[2], b[2];
@@ -68,50 +68,51 @@ __device__ __forceinline__ void rope(const Block& block, const Params& p, const 
         rotate(block.rope(), i + j, x, y, a[j], b[j]);
       }
       if (is_q) {
-        store_pair<kActType>(out, base + i, a[0], a[1], reply);
-        store_pair<kActType>(out, base + kHeadDim / 2 + i, b[0], b[1], reply);
+        out.pair<kActType>(buffer, base + i, a[0], a[1]);
+        out.pair<kActType>(buffer, base + kHeadDim / 2 + i, b[0], b[1]);
       } else {
-        store_pair<kF32>(out, base + i, a[0], a[1], reply);
-        store_pair<kF32>(out, base + kHeadDim / 2 + i, b[0], b[1], reply);
+        out.pair<kF32>(buffer, base + i, a[0], a[1]);
+        out.pair<kF32>(buffer, base + kHeadDim / 2 + i, b[0], b[1]);
       }
     }
   }
 }
 
-__device__ __forceinline__ void kv_append(const Params& p, const TaskDesc& task, u32& reply) {
+__device__ __forceinline__ void kv_append(const Params& p, const TaskDesc& task, Publisher& out) {
   const float* k = floats(p, task.input);
   const float* v = floats(p, task.output2) + kQRows + kKvRows;  // the v rows of the unfused qkv
   for (u32 i = task.row_begin * kHeadDim + thread_index() * 2; i < task.row_end * kHeadDim; i += kConsumers * 2) {
     const u32 head = i / kHeadDim, element = i % kHeadDim;
-    store_pair<kKvType>(p.kv, cache_row(task.layer, 0, head, p.position) + element, load_l2(k + i), load_l2(k + i + 1), reply);
-    store_pair<kKvType>(p.kv, cache_row(task.layer, 1, head, p.position) + element, load_l2(v + i), load_l2(v + i + 1), reply);
+    out.cache_pair<kKvType>(p.kv, cache_row(task.layer, 0, head, p.position) + element, load_l2(k + i), load_l2(k + i + 1));
+    out.cache_pair<kKvType>(p.kv, cache_row(task.layer, 1, head, p.position) + element, load_l2(v + i), load_l2(v + i + 1));
   }
 }
 
-__device__ __forceinline__ void attention_combine(const Params& p, const TaskDesc& task, u32& reply) {
-  const u32 splits = active_splits(p.position);
-  constexpr u32 kQuadsPerHead = kHeadDim / 4;
-  for (u32 i = task.row_begin * kGqa * kQuadsPerHead + thread_index(); i < task.row_end * kGqa * kQuadsPerHead; i += kConsumers) {
-    const float4 v = combine4(floats(p, task.input), i / kQuadsPerHead, i % kQuadsPerHead * 4, splits);
-    store_pair<kActType>(p.activations + task.output, i * 4, v.x, v.y, reply);
-    store_pair<kActType>(p.activations + task.output, i * 4 + 2, v.z, v.w, reply);
+__device__ __forceinline__ void attention_combine(const Block& block, const Params& p, const TaskDesc& task, u32 index, Publisher& out) {
+  constexpr u32 kQuadsPerHead = kGqa * kHeadDim / 4;  // of a kv head
+  const u32 end = task.row_end * kQuadsPerHead;
+#pragma unroll 1
+  for (u32 first = task.row_begin * kQuadsPerHead + thread_index(); first < end; first += kConsumers) {
+    combine_quads<1>(block, p, task, index, first, end, active_splits(p.position), [&](u32 quad, float4 v) {
+      out.pair<kActType>(p.activations + task.output, quad * 4, v.x, v.y);
+      out.pair<kActType>(p.activations + task.output, quad * 4 + 2, v.z, v.w);
+    });
   }
 }
 
 // Input [gate | up] in natural order.
-__device__ __forceinline__ void silu_mul(const Params& p, const TaskDesc& task, u32& reply) {
+__device__ __forceinline__ void silu_mul(const Params& p, const TaskDesc& task, Publisher& out) {
   const float* gate = floats(p, task.input);
   const float* up = gate + kInter;
   for (u32 i = task.row_begin + thread_index() * 2; i < task.row_end; i += kConsumers * 2) {
-    store_pair<kActType>(p.activations + task.output, i, silu(load_l2(gate + i)) * load_l2(up + i), silu(load_l2(gate + i + 1)) * load_l2(up + i + 1),
-                         reply);
+    out.pair<kActType>(p.activations + task.output, i, silu(load_l2(gate + i)) * load_l2(up + i), silu(load_l2(gate + i + 1)) * load_l2(up + i + 1));
   }
 }
 
-__device__ __forceinline__ void add_residual(const Params& p, const TaskDesc& task, u32& reply) {
-  float* out = reinterpret_cast<float*>(p.activations + task.output);
+__device__ __forceinline__ void add_residual(const Params& p, const TaskDesc& task, Publisher& out) {
+  u8* buffer = p.activations + task.output;
   for (u32 i = task.row_begin + thread_index(); i < task.row_end; i += kConsumers) {
-    store_float(out + i, load_l2(floats(p, task.residual) + i) + load_l2(floats(p, task.input) + i), reply);
+    out.word(buffer, i, __float_as_uint(load_l2(floats(p, task.residual) + i) + load_l2(floats(p, task.input) + i)));
   }
 }
 
@@ -129,21 +130,33 @@ __device__ __forceinline__ Best block_best(const Block& block, Best best) {
   return best;
 }
 
-__device__ __forceinline__ void argmax_partial(const Block& block, const Params& p, const TaskDesc& task, u32& reply) {
+__device__ __forceinline__ void argmax_partial(const Block& block, const Params& p, const TaskDesc& task, Publisher& out) {
   Best best = no_best();
   for (u32 i = task.row_begin + thread_index(); i < task.row_end; i += kConsumers) best.take(load_l2(p.logits + i), i);
   best = block_best(block, best);
   if (thread_index() != 0) return;
-  u32* out = reinterpret_cast<u32*>(p.activations + task.output2);
-  store32(out, __float_as_uint(best.value), reply);
-  store32(out + 1, best.index, reply);
+  out.word(p.activations + task.output2, 0, __float_as_uint(best.value));
+  out.word(p.activations + task.output2, 1, best.index);
 }
 
-__device__ __forceinline__ void argmax(const Block& block, const Params& p, const TaskDesc& task) {
-  const u32* partials = reinterpret_cast<const u32*>(p.activations + task.input);
+__device__ __forceinline__ void argmax(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
+  const u8* partials = p.activations + task.input;
   Best best = no_best();
-  for (u32 i = thread_index(); i < task.row_end; i += kConsumers)
-    best.take(__uint_as_float(load_l2(partials + i * 2)), load_l2(partials + i * 2 + 1));
+  for (u32 i = thread_index(); i < task.row_end; i += kConsumers) {
+    if constexpr (kFlagged) {
+      u64 value, at;
+      u32 polls = 0;
+      const u32 tag = p.tag_base + task.input_tag;
+      do {
+        asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];" : "=l"(value), "=l"(at) : "l"(partials + i * 16));
+        if (++polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortPackets, index)) break;
+      } while (static_cast<u32>(value >> 32) != tag || static_cast<u32>(at >> 32) != tag);
+      best.take(__uint_as_float(static_cast<u32>(value)), static_cast<u32>(at));
+    } else {
+      const u32* pair = reinterpret_cast<const u32*>(partials) + i * 2;
+      best.take(__uint_as_float(load_l2(pair)), load_l2(pair + 1));
+    }
+  }
   best = block_best(block, best);
   if (thread_index() != 0) return;
   const int token = best.index < kVocab ? static_cast<int>(best.index) : 0;  // logits that are all NaN: still a token, the gate sees the logits
@@ -152,45 +165,46 @@ __device__ __forceinline__ void argmax(const Block& block, const Params& p, cons
 }
 
 // The task's output is stored and its signal sent when this returns in thread 0; the others run ahead only to the next barrier.
-__device__ __noinline__ void elementwise(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
-  wait_dependencies(block, p, task, index);
-  if (block.aborted() != 0) return;
-  u32 reply = 0;
-  if (p.position >= task.pos_lo && p.position < task.pos_hi) {
+__device__ __noinline__ bool elementwise(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
+  if (!wait_dependencies(block, p, task, index)) return false;
+  Publisher out;
+  out.tag = p.tag_base + task.tag;
+  if (p.position >= task.pos_lo) {
     switch (task.op) {
       case kOpEmbed:
-        embed(p, task, reply);
+        embed(p, task, out);
         break;
       case kOpRmsNorm:
-        rms_norm(block, p, task, reply);
+        rms_norm(block, p, task, out);
         break;
       case kOpRope:
-        rope(block, p, task, reply);
+        rope(block, p, task, out);
         break;
       case kOpKvAppend:
-        kv_append(p, task, reply);
+        kv_append(p, task, out);
         break;
       case kOpAttentionCombine:
-        attention_combine(p, task, reply);
+        attention_combine(block, p, task, index, out);
         break;
       case kOpSiluMul:
-        silu_mul(p, task, reply);
+        silu_mul(p, task, out);
         break;
       case kOpAdd:
-        add_residual(p, task, reply);
+        add_residual(p, task, out);
         break;
       case kOpArgmaxPartial:
-        argmax_partial(block, p, task, reply);
+        argmax_partial(block, p, task, out);
         break;
       case kOpArgmax:
-        argmax(block, p, task);
+        argmax(block, p, task, index);
         break;
     }
   }
-  await_replies(block.sink(), reply);
+  out.settle(block.sink());
   consumer_barrier();
   if (thread_index() == 0 && task.signal != kNoOffset) signal_counter(p.counters + task.signal * kCounterStride);
   trace_mark(p, index, kMarkPublished, thread_index() == 0);
+  return true;
 }
 
 }  // namespace amk_vm

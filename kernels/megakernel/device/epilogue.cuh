@@ -42,31 +42,48 @@ struct Epilogue {
   u32 first = 0, count = 0;  // rows of the batch: packed rows [first, first + count)
   float residual = 0.0f;     // of the batch's first 32 rows
   Best best = no_best();
-  u32 reply = 0;
+  Publisher out;
 
   __device__ __forceinline__ Epilogue(const Block& b, const Params& params, const TaskDesc& t, const Shape& s)
-      : block(b), p(params), task(t), shape(s) {}
+      : block(b), p(params), task(t), shape(s) {
+    out.tag = p.tag_base + task.tag;
+  }
 
-  __device__ __forceinline__ const float* residual_rows() const { return reinterpret_cast<const float*>(p.activations + task.residual) + first; }
+  // Row `row` of the batch, of a residual that an earlier instruction made: complete, because what this task waited for depends on it.
+  __device__ __forceinline__ float residual_row(u32 row, u32 index) const {
+    const u8* buffer = p.activations + task.residual;
+    if constexpr (kFlagged) {
+      const u64* at = reinterpret_cast<const u64*>(buffer) + first + row;
+      u64 packet;
+      u32 polls = 0;
+      do {
+        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(packet) : "l"(at));
+        if (++polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortPackets, index)) break;
+      } while (static_cast<u32>(packet >> 32) != p.tag_base + task.residual_tag);
+      return __uint_as_float(static_cast<u32>(packet));
+    } else {
+      return load_l2(reinterpret_cast<const float*>(buffer) + first + row);
+    }
+  }
 
-  __device__ __forceinline__ void prefetch(u32 offset) {
+  __device__ __forceinline__ void prefetch(u32 offset, u32 index) {
     const u32 lane = thread_index() % 32, rows = shape.batch_units * kUnit;
     first = task.row_begin + offset;
     count = task.row_end - first < rows ? task.row_end - first : rows;
-    if ((task.fused & kFusedResidualAdd) != 0 && lane < count) residual = load_l2(residual_rows() + lane);
+    if ((task.fused & kFusedResidualAdd) != 0 && lane < count) residual = residual_row(lane, index);
   }
 
-  __device__ __forceinline__ void reduce(const float* partials) {
+  __device__ __forceinline__ void reduce(const float* partials, u32 index) {
     const u32 lane = thread_index() % 32;
     float* rows = block.rows();
 #pragma unroll 1
     for (u32 row = lane; row < count; row += 32) {
       float sum = 0.0f;
       const float* at = partials + row / kUnit * shape.unit_stride + row % kUnit;
-#pragma unroll 8
-      for (u32 s = 0; s < shape.segs; ++s) sum += at[s * kUnit];
+#pragma unroll 4
+      for (u32 s = 0; s < shape.unit_sums; ++s) sum += at[s * kUnit];
       if (task.bias != kNoOffset) sum += vector1(p.vectors + task.bias, first + row);
-      if ((task.fused & kFusedResidualAdd) != 0) sum += row < 32 ? residual : load_l2(residual_rows() + row);
+      if ((task.fused & kFusedResidualAdd) != 0) sum += row < 32 ? residual : residual_row(row, index);
       rows[row] = sum;
     }
     __syncwarp();
@@ -88,12 +105,11 @@ struct Epilogue {
     if ((task.fused & kFusedArgmax) != 0) {
       best.reduce_warp();
       if (lane == 0) {
-        u32* out = reinterpret_cast<u32*>(p.activations + task.output2);
-        store32(out, __float_as_uint(best.value), reply);
-        store32(out + 1, best.index, reply);
+        out.word(p.activations + task.output2, 0, __float_as_uint(best.value));
+        out.word(p.activations + task.output2, 1, best.index);
       }
     }
-    await_replies(block.sink(), reply);
+    out.settle(block.sink());
     __syncwarp();
     if (lane == 0 && task.signal != kNoOffset) signal_counter(p.counters + task.signal * kCounterStride);
     trace_mark(p, index, kMarkPublished, lane == 0);
@@ -103,11 +119,16 @@ struct Epilogue {
   // fp32 rows in natural order: delta, new residual, logits.
   __device__ __forceinline__ void write_rows() {
     const u32 lane = thread_index() % 32;
-    float* out = (task.matrix == kLmHead ? p.logits : reinterpret_cast<float*>(p.activations + task.output)) + first;
     for (u32 row = lane; row < count; row += 32) {
       const float v = block.rows()[row];
-      store_float(out + row, v, reply);
-      if ((task.fused & kFusedArgmax) != 0) best.take(v, first + row);
+      if (task.matrix != kLmHead) {
+        out.word(p.activations + task.output, first + row, __float_as_uint(v));
+      } else if ((task.fused & kFusedArgmax) != 0) {
+        out.plain(p.logits + first + row, __float_as_uint(v));  // nobody in this launch reads it
+        best.take(v, first + row);
+      } else {
+        out.outside(p.logits + first + row, __float_as_uint(v));
+      }
     }
   }
 
@@ -116,15 +137,15 @@ struct Epilogue {
     const u32 lane = thread_index() % 32;
     const float* rows = block.rows();
     const u32 begin = first / 2;  // element of `act`
-    u8* out = p.activations + task.output;
+    u8* act = p.activations + task.output;
     for (u32 pair = lane; pair < count / 4; pair += 32) {
       const u32 at = pair / 2 * kUnit + pair % 2 * 2;
       const float g0 = rows[at], g1 = rows[at + 1], u0 = rows[at + 4], u1 = rows[at + 5];
       if ((task.fused & kFusedSiluMul) != 0) {
-        store_pair<kActType>(out, begin + pair * 2, silu(g0) * u0, silu(g1) * u1, reply);
+        out.pair<kActType>(act, begin + pair * 2, silu(g0) * u0, silu(g1) * u1);
       } else {
-        store_pair<kF32>(out, begin + pair * 2, g0, g1, reply);
-        store_pair<kF32>(out, kInter + begin + pair * 2, u0, u1, reply);
+        out.pair<kF32>(act, begin + pair * 2, g0, g1);
+        out.pair<kF32>(act, kInter + begin + pair * 2, u0, u1);
       }
     }
   }
@@ -144,9 +165,10 @@ struct Epilogue {
         const u32 v_row = row - kQRows - kKvRows + part * 2;
         const float a = at[part * 2], b = at[part * 2 + 1];
         if (rotated) {
-          store_pair<kKvType>(p.kv, cache_row(task.layer, 1, v_row / kHeadDim, p.position) + v_row % kHeadDim, a, b, reply);
+          out.cache_pair<kKvType>(p.kv, cache_row(task.layer, 1, v_row / kHeadDim, p.position) + v_row % kHeadDim, a, b);
+          if constexpr (kFlagged) out.pair<kKvType>(p.activations + kKvNow, kKvRows + v_row, a, b);
         } else {
-          store_pair<kF32>(p.activations + task.output, kQRows + kKvRows + v_row, a, b, reply);
+          out.pair<kF32>(p.activations + task.output, kQRows + kKvRows + v_row, a, b);
         }
         continue;
       }
@@ -161,11 +183,13 @@ struct Epilogue {
       const float low = part < 2 ? a0 : b0, high = part < 2 ? a1 : b1;
       const u32 element = in_head + (part < 2 ? 0 : kHeadDim / 2);
       if (!rotated) {
-        store_pair<kF32>(p.activations + task.output, row / kHeadDim * kHeadDim + element, low, high, reply);
+        out.pair<kF32>(p.activations + task.output, row / kHeadDim * kHeadDim + element, low, high);
       } else if (row < kQRows) {
-        store_pair<kActType>(p.activations + task.output, row / kHeadDim * kHeadDim + element, low, high, reply);
+        out.pair<kActType>(p.activations + task.output, row / kHeadDim * kHeadDim + element, low, high);
       } else {
-        store_pair<kKvType>(p.kv, cache_row(task.layer, 0, (row - kQRows) / kHeadDim, p.position) + element, low, high, reply);
+        const u32 k_row = (row - kQRows) / kHeadDim * kHeadDim + element;
+        out.cache_pair<kKvType>(p.kv, cache_row(task.layer, 0, k_row / kHeadDim, p.position) + element, low, high);
+        if constexpr (kFlagged) out.pair<kKvType>(p.activations + kKvNow, k_row, low, high);
       }
     }
   }

@@ -17,153 +17,200 @@ struct Consumer {
   u32 batches = 0;  // partial buffers used so far: buffer = batches % 2, its phase = batches / 2 % 2
 };
 
-// A warp's way through the segments of one task.
-struct Walk {
-  u32 seg, unit, column;  // unit: row in the row layout; column: segment within it
-  RingCursor cursor;
-  u32 in_chunk, chunk_first;  // segment within its chunk; the chunk's first segment
-
-  __device__ __forceinline__ void begin(const Shape& shape, u32 warp, RingCursor ring) {
-    seg = warp;
-    unit = warp / shape.segs;
-    column = warp % shape.segs;
-    cursor = ring;
-    if constexpr (kSlots > 0) {
-      cursor.advance(warp / shape.segs_per_chunk);
-      in_chunk = warp % shape.segs_per_chunk;
-      chunk_first = warp - in_chunk;
-    }
-  }
-  __device__ __forceinline__ void next(const Shape& shape) {
-    seg += kConsumerWarps;
-    unit += shape.skip_units;
-    column += shape.skip_segs;
-    if (column >= shape.segs) {
-      column -= shape.segs;
-      ++unit;
-    }
-    if constexpr (kSlots > 0) {
-      u32 chunks = shape.skip_chunks;
-      in_chunk += shape.skip_in_chunk;
-      if (in_chunk >= shape.segs_per_chunk) {
-        in_chunk -= shape.segs_per_chunk;
-        ++chunks;
-      }
-      chunk_first = seg - in_chunk;
-      cursor.advance(chunks);
+// How segments lie in chunks: constants where the three widths agree.
+struct ChunkShape {
+  u32 segs, skip_chunks, skip_in_chunk, seg_bytes;
+  __device__ __forceinline__ void begin(const Shape& shape) {
+    if constexpr (kOneChunkShape) {
+      segs = kHiddenShape.segs_per_chunk;
+      skip_chunks = kHiddenShape.skip_chunks;
+      skip_in_chunk = kHiddenShape.skip_in_chunk;
+      seg_bytes = kHiddenShape.seg_bytes;
+    } else {
+      segs = keep(shape.segs_per_chunk);
+      skip_chunks = keep(shape.skip_chunks);
+      skip_in_chunk = keep(shape.skip_in_chunk);
+      seg_bytes = keep(shape.seg_bytes);
     }
   }
 };
 
-// The segment's weights, when they have landed.
-__device__ __forceinline__ auto open_segment(const Block& block, const Shape& shape, const Walk& walk, const u8* direct) {
-  if constexpr (kSlots > 0) {
-    const u64 begin = trace_wait_begin();
-    wait_barrier(block, block.full(walk.cursor.slot), walk.cursor.parity);
-    trace_wait_end(begin);
-    return RingSource{block.base() + kShared.ring + walk.cursor.slot * kSlotBytes + walk.in_chunk * shape.seg_bytes};
-  } else {
-    return MemorySource{direct + static_cast<u64>(walk.seg) * shape.seg_bytes};
-  }
-}
+// A warp's way through the segments of one task. What it needs of the shape is held in registers: the loop runs once for every 4 KB of weights, and a
+// load of a constant by a run-time index is a wait.
+struct Walk {
+  u32 seg, unit, column;  // unit: row in the row layout; column: segment within it
+  RingCursor cursor;
+  u32 in_chunk;  // segment within its chunk
+  u32 segs, unit_segs, skip_unit, skip_column, base;
+  ChunkShape chunk;
+  const u8* direct;
 
-// After the segment's last load was issued: loads and arrival go through shared memory in order. A full slot is free after kSlotArrivals arrivals;
-// who has a chunk's last segment arrives for those that it lacks.
-__device__ __forceinline__ void close_segment(const Block& block, const Shape& shape, const Walk& walk, u32 segs, u32 lane) {
-  if constexpr (kSlots > 0) {
-    __syncwarp();
-    const bool last = walk.in_chunk + 1 == shape.segs_per_chunk || walk.seg + 1 == segs;
-    if (lane == 0) mbarrier_arrive_many(block.empty(walk.cursor.slot), last ? kSlotArrivals - walk.in_chunk : 1);
+  __device__ __forceinline__ void begin(const Block& block, const Shape& shape, u32 warp, u32 lane, u32 all_segs, RingCursor ring,
+                                        const u8* weights) {
+    seg = warp;
+    unit = shape.first_unit[warp];
+    column = shape.first_column[warp];
+    segs = all_segs;
+    unit_segs = keep(shape.segs);
+    skip_unit = keep(shape.skip_units);
+    skip_column = keep(shape.skip_segs);
+    chunk.begin(shape);
+    if constexpr (kSlots > 0) {
+      cursor = ring;
+      in_chunk = shape.first_in_chunk[warp];
+      cursor.advance(shape.first_chunk[warp]);
+      base = keep(block.base());
+    } else {
+      direct = weights + lane * 16;
+    }
   }
-}
+  __device__ __forceinline__ void next() {
+    seg += kConsumerWarps;
+    unit += skip_unit;
+    column += skip_column;
+    if (column >= unit_segs) {
+      column -= unit_segs;
+      ++unit;
+    }
+    if constexpr (kSlots > 0) {
+      u32 chunks = chunk.skip_chunks;
+      in_chunk += chunk.skip_in_chunk;
+      if (in_chunk >= chunk.segs) {
+        in_chunk -= chunk.segs;
+        ++chunks;
+      }
+      cursor.advance(chunks);
+    }
+  }
+  __device__ __forceinline__ bool there() const { return seg < segs; }
 
-__device__ __forceinline__ void gemv(const Block& block, const Params& p, const TaskDesc& task, u32 index, Consumer& consumer) {
+  // This lane's weights of the segment, when they have landed.
+  __device__ __forceinline__ auto open(u32 lane) const {
+    if constexpr (kSlots > 0) {
+      const u64 begin = trace_wait_begin();
+      // Until it is full, or somebody gave up.
+      while (!mbarrier_test(base + kShared.barriers + cursor.slot * 8, cursor.parity)) {
+        if (load_shared_now(base + kShared.control) != 0) break;
+      }
+      trace_wait_end(begin);
+      return RingSource{base + kShared.ring + lane * 16 + cursor.slot * kSlotBytes + in_chunk * chunk.seg_bytes};
+    } else {
+      return MemorySource{direct + static_cast<u64>(seg) * chunk.seg_bytes};
+    }
+  }
+  // After the segment's last load was issued: loads and arrival go through shared memory in order. A full slot is free after kSlotArrivals arrivals;
+  // who has a chunk's last segment arrives for those that it lacks.
+  __device__ __forceinline__ void close(u32 lane) const {
+    if constexpr (kSlots > 0) {
+      __syncwarp();
+      const bool last = in_chunk + 1 == chunk.segs || seg + 1 == segs;
+      mbarrier_arrive_many(base + kShared.barriers + (kSlots + cursor.slot) * 8, last ? kSlotArrivals - in_chunk : 1, lane);
+    }
+  }
+};
+
+__device__ __forceinline__ bool gemv(const Block& block, const Params& p, const TaskDesc& task, u32 index, Consumer& consumer) {
   const Shape& shape = shape_for(task.matrix);
-  stage(block, p, task, shape, index);
-  if (block.aborted() != 0) return;
-  const u32 warp = thread_index() / 32, lane = thread_index() % 32;
-  trace_mark(p, index, kMarkStaged, thread_index() == 0);
-
+  const u32 warp = thread_index() / 32, lane = keep(thread_index() % 32);
   const u32 rows = task.row_end - task.row_begin;
   const u32 units = kPackedLayout ? (rows + kUnit - 1) / kUnit : rows;
-  const u32 segs = units * shape.segs;
-  const u32 act = shared_address(block.act());
-  const u8* direct = p.weights + static_cast<u64>(task.weight) * 16;
+  const u32 act = keep(shared_address(block.act()));
   const u32 batch_units = shape.batch_units * (kPackedLayout ? 1 : kUnit);
+  const u32 groups = kOneGroup ? 1 : shape.groups;
 
   Walk walk;
-  walk.begin(shape, warp, consumer.ring);
-  Group weights;
-  GroupVector vector;
-  u32 vector_at = ~0u;  // what `vector` holds
-  if constexpr (kPackedLayout) {
-    if (walk.seg < segs) {
-      weights.load(open_segment(block, shape, walk, direct), 0, lane);
-      if (shape.groups == 1) close_segment(block, shape, walk, segs, lane);
-    }
-    trace_mark(p, index, kMarkFirstData, thread_index() == 0);
+  walk.begin(block, shape, warp, lane, units * shape.segs, consumer.ring, p.weights + static_cast<u64>(task.weight) * 16);
+  // Weights of the group at hand and of the one after it, in turn: loads are issued before the products of the group before.
+  Group here, there;
+  here.clear();
+  auto source = decltype(walk.open(lane)){};
+  u32 group = 0;  // of the segment
+  const auto open_first = [&] {
+    if (!walk.there()) return;
+    source = walk.open(lane);
+    here.load(source);
+    if (groups == 1) walk.close(lane);
+  };
+  // Weights do not depend on the wait: they are in registers when it ends.
+  if constexpr (kPackedLayout && kHoist) {
+    trace_starved_reset();
+    open_first();
   }
-  trace_starved_reset();
+  if (!stage(block, p, task, shape, index)) return false;
+  trace_mark(p, index, kMarkStaged, thread_index() == 0);
+  if constexpr (kPackedLayout && !kHoist) open_first();
+  trace_mark(p, index, kMarkFirstData, thread_index() == 0);
+  if constexpr (!(kPackedLayout && kHoist)) trace_starved_reset();
+  there.clear();
+  GroupVector vector;
+  vector.clear();
+  const u32 seg_vector_bytes = keep(shape.seg_vector_bytes);
+  const bool same_columns = groups == 1 && shape.skip_segs == 0;  // all of this warp's segments: their piece of the vector stays in registers
+  if (kPackedLayout && same_columns) vector.load(act + walk.column * seg_vector_bytes, lane);
+  Sums sums;
+  sums.clear();
   Epilogue epilogue(block, p, task, shape);
 #pragma unroll 1
   for (u32 first = 0; first < units; first += batch_units) {
     const u32 end = first + batch_units < units ? first + batch_units : units;
     const u32 buffer = consumer.batches % 2;
-    if (consumer.batches >= 2) wait_barrier(block, block.partials_empty(buffer), (consumer.batches / 2 + 1) % 2);
-    if (warp == kConsumerWarps - 1) epilogue.prefetch(first * kSegRows);
+    if (consumer.batches >= 2 && warp != kConsumerWarps - 1) barrier_wait(kPartialsEmpty + buffer);
+    if (warp == kConsumerWarps - 1) epilogue.prefetch(first * kSegRows, index);
     float* partials = block.partials(buffer);
-    while (walk.unit < end) {
-      if constexpr (kPackedLayout) {
-        Sums sums;
-        sums.clear();
-        float* place = partials + (walk.unit - first) * shape.unit_stride + walk.column * kUnit;
-        const u32 segment_act = act + walk.column * shape.seg_vector_bytes;
-#pragma unroll 1
-        for (u32 group = 0; group < shape.groups; ++group) {
-          // Where a warp's segments all have the same columns, and one group, the vector stays in registers.
-          const u32 wanted = segment_act + group;
-          if (vector_at != wanted) {
-            vector.load(segment_act, group, lane);
-            vector_at = wanted;
+    if constexpr (kPackedLayout) {
+      const u32 sums_at = keep(shared_address(partials)) + (lane / 4 + (shape.unit_sums == walk.unit_segs ? 0 : warp * kUnit)) * 4;
+      const u32 column_stride = shape.unit_sums == walk.unit_segs ? kUnit * 4 : 0, unit_stride = shape.unit_stride * 4;
+      const auto step = [&](Group& now, Group& following) {
+        if (!same_columns) vector.load(act + walk.column * seg_vector_bytes + group * kGroupBlocks * 128, lane);
+        const u32 unit = walk.unit, sum_at = sums_at + (unit - first) * unit_stride + walk.column * column_stride;
+        if (!kOneGroup && group + 1 < groups) {
+          source = source.moved(kGroupBlocks * 1024);
+          following.load(source);
+          if (++group + 1 == groups) walk.close(lane);
+        } else {
+          group = 0;
+          walk.next();
+          if (walk.there()) {
+            source = walk.open(lane);
+            following.load(source);
+            if (groups == 1) walk.close(lane);
           }
-          Group following = weights;
-          if (group + 1 < shape.groups) {
-            following.load(open_segment(block, shape, walk, direct), group + 1, lane);
-            if (group + 2 == shape.groups) close_segment(block, shape, walk, segs, lane);
-          } else {
-            walk.next(shape);
-            if (walk.seg < segs) {
-              following.load(open_segment(block, shape, walk, direct), 0, lane);
-              if (shape.groups == 1) close_segment(block, shape, walk, segs, lane);
-            }
-          }
-          sums.add(weights, vector);
-          weights = following;
         }
-        const float sum = sums.row();
-        if (lane % 4 == 0) place[lane / 4] = sum;
-      } else {
-        const float sum =
-            segment_row(open_segment(block, shape, walk, direct), act + walk.column * shape.seg_vector_bytes, shape.seg_vector_bytes, lane);
-        close_segment(block, shape, walk, segs, lane);
+        sums.add(now, vector);
+        // A row's sum over all of this warp's segments of the unit.
+        if (walk.unit != unit) {
+          store_shared_if(sum_at, sums.row(), lane % 4 == 0);
+          sums.clear();
+        }
+      };
+#pragma unroll 1
+      while (walk.unit < end) {
+        step(here, there);
+        if (walk.unit >= end) {
+          here = there;
+          break;
+        }
+        step(there, here);
+      }
+    } else {
+      while (walk.unit < end) {
+        const float sum = segment_row(walk.open(lane), act + walk.column * seg_vector_bytes, seg_vector_bytes);
+        walk.close(lane);
         const u32 row = walk.unit - first;
         if (lane == 0) partials[row / kUnit * shape.unit_stride + walk.column * kUnit + row % kUnit] = sum;
-        walk.next(shape);
+        walk.next();
       }
     }
-    __syncwarp();
-    if (lane == 0) mbarrier_arrive(block.partials_full(buffer));
     trace_mark(p, index, kMarkComputed, thread_index() == 0);
     trace_starved(p, index);
-    if (warp == kConsumerWarps - 1) {
-      wait_barrier(block, block.partials_full(buffer), consumer.batches / 2 % 2);
+    if (warp != kConsumerWarps - 1) {
+      barrier_arrive(kPartialsFull + buffer);
+    } else {
+      barrier_wait(kPartialsFull + buffer);
       trace_mark(p, index, kMarkReduced, lane == 0);
-      epilogue.reduce(partials);
-      __syncwarp();
-      if (lane == 0) {
-        mbarrier_arrive(block.partials_empty(buffer));
-        if (end == units && kSlots > 0) block.finished_tasks() = block.finished_tasks() + 1;
-      }
+      epilogue.reduce(partials, index);
+      barrier_arrive(kPartialsEmpty + buffer);
+      if (lane == 0 && end == units && kSlots > 0) block.finished_tasks() = block.finished_tasks() + 1;
       epilogue.write();
     }
     ++consumer.batches;
@@ -171,10 +218,11 @@ __device__ __forceinline__ void gemv(const Block& block, const Params& p, const 
   if (warp == kConsumerWarps - 1) epilogue.finish(index);
   if constexpr (kSlots > 0) {
     // chunks may exceed the ring's slots several times.
-    const u32 chunks = (segs + shape.segs_per_chunk - 1) / shape.segs_per_chunk;
+    const u32 chunks = (walk.segs + shape.segs_per_chunk - 1) / shape.segs_per_chunk;
     consumer.ring.parity ^= chunks / kSlots % 2;
     consumer.ring.advance(chunks % kSlots);
   }
+  return true;
 }
 
 }  // namespace amk_vm

@@ -8,6 +8,7 @@ using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
 
+// Publish flagged: activations are packets of 8 bytes, a word and its tag, so that offsets and sizes are doubled.
 // One task, 64 bytes, copied to shared memory at launch. Offsets are bytes: `input`, `residual`, `output` in the activation arena,
 // `norm`, `bias` in the vector arena; `weight` counts 16-byte pieces of the packed weights. kNoOffset = absent.
 constexpr u32 kNoOffset = 0xffffffffu;
@@ -21,10 +22,11 @@ struct TaskDesc {
   u32 output2;  // k output (Rope), argmax partial (Gemv, ArgmaxPartial), second input (KvAppend); q and k norm weights, one after the
                 // other, in the vector arena (fused Qkv)
   u16 wait_first, wait_count;
-  u32 signal;  // counter, kNoOffset = none
-  int pos_lo, pos_hi;
+  u32 signal;                   // counter, kNoOffset = none
+  int pos_lo;                   // below it the task touches nothing
+  u16 input_tag, residual_tag;  // publish flagged: producing instruction of the input and of the residual, from 1
   u16 layer, head;
-  u16 split, splits;
+  u16 split, tag;  // tag: of what this task writes
 };
 static_assert(sizeof(TaskDesc) == 64, "copied as four 16-byte pieces");
 
@@ -58,7 +60,7 @@ struct AbortReport {
   u32 counter, have, need;
   u32 claimed;  // not 0: somebody is writing
 };
-enum AbortKind : u32 { kAbortCounter = 1, kAbortRing = 2 };
+enum AbortKind : u32 { kAbortCounter = 1, kAbortRing = 2, kAbortPackets = 3 };
 
 // Kernel parameters: all that changes between launches of one program.
 struct Params {
@@ -82,15 +84,15 @@ struct Params {
   int position;
   int epoch;      // steps these counters have seen
   int feed_back;  // 1: also tokens[position + 1] = argmax
-  int pad;
+  u32 tag_base;   // publish flagged: added to every tag, different in every step
 };
 
 // Byte offsets in a block's dynamic shared memory; the tables (this SM's TaskDescs, then WaitDescs) come last.
 struct SharedLayout {
-  u32 ring, act, partials, rows, scratch, rope, barriers, control, tables;
+  u32 ring, act, partials, rows, scratch, rope, barriers, sinks, control, tables;
 };
 constexpr u32 align_up(u32 value, u32 to) { return (value + to - 1) / to * to; }
-constexpr SharedLayout shared_layout(u32 slots, u32 slot_bytes, u32 act_bytes, u32 partial_floats, u32 head_dim) {
+constexpr SharedLayout shared_layout(u32 slots, u32 slot_bytes, u32 act_bytes, u32 partial_floats, u32 head_dim, u32 sink_words) {
   SharedLayout s{};
   s.ring = 0;
   s.act = align_up(slots * slot_bytes, 128);
@@ -99,8 +101,9 @@ constexpr SharedLayout shared_layout(u32 slots, u32 slot_bytes, u32 act_bytes, u
   s.scratch = align_up(s.rows + 16 * 8 * 4, 16);  // kBatchUnitsMax units of sums; scratch: one float a warp
   s.rope = s.scratch + 32 * 4;
   s.barriers = align_up(s.rope + head_dim * 4, 16);
-  s.control = s.barriers + (2 * slots + 4) * 8;  // full, empty a slot; full, empty of two partial buffers
-  s.tables = s.control + 64;                     // control: aborted, finished ring tasks, sink of awaited replies, waits' offset, deadline, report
+  s.sinks = s.barriers + 2 * slots * 8;  // barriers: full and empty of each slot
+  s.control = align_up(s.sinks + sink_words * 4, 16);
+  s.tables = s.control + 64;  // control: aborted, finished ring tasks, leave, waits' offset, deadline, report
   return s;
 }
 

@@ -16,18 +16,30 @@ __device__ __forceinline__ u32 thread_index() {
 
 __device__ __forceinline__ u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 
+// The same value, of which the compiler knows nothing: it stays in a register instead of being made anew at each use.
+__device__ __forceinline__ u32 keep(u32 value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 __device__ __forceinline__ uint4 load_shared16(u32 address) {
   uint4 v;
   asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address));
   return v;
 }
-// Zero where `yes` is false; without a branch.
-__device__ __forceinline__ uint4 load_shared16_if(u32 address, bool yes) {
-  uint4 v = make_uint4(0, 0, 0, 0);
+// `v` stays where `yes` is false; without a branch.
+__device__ __forceinline__ void load_shared16_over(uint4& v, u32 address, bool yes) {
   asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ld.shared.v4.u32 {%0,%1,%2,%3}, [%4]; }"
                : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)
                : "r"(address), "r"(static_cast<u32>(yes)));
+}
+__device__ __forceinline__ u32 load_shared_now(u32 address) {
+  u32 v;
+  asm volatile("ld.volatile.shared.u32 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
   return v;
+}
+__device__ __forceinline__ void store_shared_if(u32 address, float v, bool yes) {
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p st.shared.f32 [%0], %1; }" ::"r"(address), "f"(v), "r"(static_cast<u32>(yes)) : "memory");
 }
 // Weights without a ring: read once, so neither L1 nor a lasting place in L2.
 __device__ __forceinline__ uint4 load_weight16(const void* p) {
@@ -44,6 +56,13 @@ __device__ __forceinline__ uint4 load_l2_16_if(const void* p, bool yes) {
   uint4 v = make_uint4(0, 0, 0, 0);
   asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4]; }"
                : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)
+               : "l"(p), "r"(static_cast<u32>(yes)));
+  return v;
+}
+__device__ __forceinline__ uint2 load_l2_8_if(const void* p, bool yes) {
+  uint2 v = make_uint2(0, 0);
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %3, 0; @p ld.global.cg.v2.u32 {%0,%1}, [%2]; }"
+               : "+r"(v.x), "+r"(v.y)
                : "l"(p), "r"(static_cast<u32>(yes)));
   return v;
 }
@@ -79,43 +98,94 @@ __device__ __forceinline__ u64 global_time_ns() {
 // __syncwarp or a block barrier, its fence is cumulative).
 // Confirmed: every store is an exchange whose reply is awaited, then a relaxed signal. It relies on L2 being the point of coherence, which
 // the memory model does not promise; it is off by default (docs/megakernel-vm.md).
-__device__ __forceinline__ void store32(void* p, u32 v, u32& reply) {
-  if constexpr (kConfirmed) {
+// Flagged: a word and its tag in one 8-byte store, whose reader looks for the tag; the signal is only a hint when to look. A packet is one relaxed
+// scalar access on both sides, so a right tag comes with the right word; that storage may be used again follows from the same dependencies as before.
+struct Publisher {
+  u32 tag = 0;    // flagged
+  u32 reply = 0;  // confirmed: the replies, ORed; using it is what makes a warp wait for them
+
+  __device__ __forceinline__ void plain(void* p, u32 v) { asm volatile("st.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
+  __device__ __forceinline__ void exchange(void* p, u32 v) {
     u32 old;
     asm volatile("atom.relaxed.gpu.global.exch.b32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(v) : "memory");
     reply |= old;
-  } else {
-    asm volatile("st.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
   }
-}
-__device__ __forceinline__ void store_float(float* p, float v, u32& reply) { store32(p, __float_as_uint(v), reply); }
-
-// Two neighbouring elements of type T at element index `at` (even).
-template <int T>
-__device__ __forceinline__ void store_pair(u8* base, u64 at, float low, float high, u32& reply) {
-  if constexpr (T == kF32) {
-    store_float(reinterpret_cast<float*>(base) + at, low, reply);
-    store_float(reinterpret_cast<float*>(base) + at + 1, high, reply);
-  } else {
-    store32(base + at * 2, pack_pair<T>(low, high), reply);
+  // Word `index` of an activation buffer.
+  __device__ __forceinline__ void word(u8* buffer, u64 index, u32 v) {
+    if constexpr (kFlagged) {
+      asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(buffer + index * 8), "l"(static_cast<u64>(tag) << 32 | v) : "memory");
+    } else if constexpr (kConfirmed) {
+      exchange(buffer + index * 4, v);
+    } else {
+      plain(buffer + index * 4, v);
+    }
   }
-}
+  // Word of the KV cache or the logits: read in this launch only by tasks that wait for it, or (flagged) in later launches.
+  __device__ __forceinline__ void outside(void* p, u32 v) {
+    if constexpr (kConfirmed) {
+      exchange(p, v);
+    } else {
+      plain(p, v);
+    }
+  }
+  // Two neighbouring elements of type T, the first even.
+  template <int T>
+  __device__ __forceinline__ void pair(u8* buffer, u64 element, float low, float high) {
+    if constexpr (T == kF32) {
+      word(buffer, element, __float_as_uint(low));
+      word(buffer, element + 1, __float_as_uint(high));
+    } else {
+      word(buffer, element / 2, pack_pair<T>(low, high));
+    }
+  }
+  template <int T>
+  __device__ __forceinline__ void cache_pair(u8* cache, u64 element, float low, float high) {
+    if constexpr (T == kF32) {
+      outside(cache + element * 4, __float_as_uint(low));
+      outside(cache + element * 4 + 4, __float_as_uint(high));
+    } else {
+      outside(cache + element * 2, pack_pair<T>(low, high));
+    }
+  }
+  // Every writer calls it before synchronising with the thread that signals. Confirmed: a warp issues in order, and this store needs the replies, so
+  // nothing after it is issued before they have come.
+  __device__ __forceinline__ void settle(u32 sink_address) const {
+    if constexpr (kConfirmed) asm volatile("st.shared.u32 [%0], %1;" ::"r"(sink_address), "r"(reply) : "memory");
+  }
+};
 
-// Confirmed only: every writer calls it before synchronising with the thread that signals. A warp issues in order, and this store needs the
-// replies: nothing after it is issued before they have come.
-__device__ __forceinline__ void await_replies(u32 dummy_address, u32 reply) {
-  if constexpr (kConfirmed) asm volatile("st.shared.u32 [%0], %1;" ::"r"(dummy_address), "r"(reply) : "memory");
-}
+// Called by one thread after the writers synchronised with it.
 __device__ __forceinline__ void signal_counter(int* counter) {
-  if constexpr (kConfirmed) {
+  if constexpr (kConfirmed || kFlagged) {
     asm volatile("red.relaxed.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
   } else {
     asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
   }
 }
 
+// Four words and their tags.
+struct Packets {
+  u64 p[4];
+  __device__ __forceinline__ void clear() { p[0] = p[1] = p[2] = p[3] = 0; }  // as in segment.cuh, Group
+  __device__ __forceinline__ void load(const u8* from) {
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];" : "=l"(p[0]), "=l"(p[1]) : "l"(from));
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];" : "=l"(p[2]), "=l"(p[3]) : "l"(from + 16));
+  }
+  __device__ __forceinline__ bool right(u32 tag) const {
+    return static_cast<u32>(p[0] >> 32) == tag && static_cast<u32>(p[1] >> 32) == tag && static_cast<u32>(p[2] >> 32) == tag &&
+           static_cast<u32>(p[3] >> 32) == tag;
+  }
+  __device__ __forceinline__ uint4 words() const {
+    return make_uint4(static_cast<u32>(p[0]), static_cast<u32>(p[1]), static_cast<u32>(p[2]), static_cast<u32>(p[3]));
+  }
+};
+
 // --- barriers ------------------------------------------------------------------------------------------------------------------------------
 
+// Named barriers of all consumer warps: 1 for both to wait; 3 and 4, 5 and 6 (one a partial buffer): some arrive, the rest wait.
+__device__ __forceinline__ void barrier_arrive(u32 id) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(kConsumers) : "memory"); }
+__device__ __forceinline__ void barrier_wait(u32 id) { asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(kConsumers) : "memory"); }
+constexpr u32 kPartialsFull = 3, kPartialsEmpty = 5;
 __device__ __forceinline__ void consumer_barrier() { asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory"); }
 
 __device__ __forceinline__ void mbarrier_init(u32 bar, int arrivals) {
@@ -138,13 +208,17 @@ __device__ __forceinline__ bool mbarrier_test(u32 bar, u32 parity) {
   return done != 0;
 }
 
-__device__ __forceinline__ void mbarrier_arrive(u32 bar) {
-  asm volatile("{ .reg .b64 s; mbarrier.arrive.shared.b64 s, [%0]; }" ::"r"(bar) : "memory");
-}
-// `count` arrivals at once; only the last may complete the phase.
-__device__ __forceinline__ void mbarrier_arrive_many(u32 bar, int count) {
+// `count` arrivals at once by a warp's first lane, without a branch where the instruction can do it.
+__device__ __forceinline__ void mbarrier_arrive_many(u32 bar, u32 count, u32 lane) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("{ .reg .pred p; .reg .b64 s; setp.eq.u32 p, %2, 0; @p mbarrier.arrive.shared.b64 s, [%0], %1; }" ::"r"(bar), "r"(count), "r"(lane)
+               : "memory");
+#else
+  if (lane != 0) return;
+  // Only the last may complete the phase.
   if (count > 1) asm volatile("{ .reg .b64 s; mbarrier.arrive.noComplete.shared.b64 s, [%0], %1; }" ::"r"(bar), "r"(count - 1) : "memory");
-  mbarrier_arrive(bar);
+  asm volatile("{ .reg .b64 s; mbarrier.arrive.shared.b64 s, [%0]; }" ::"r"(bar) : "memory");
+#endif
 }
 
 // --- copies into the ring ------------------------------------------------------------------------------------------------------------------

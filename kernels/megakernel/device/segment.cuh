@@ -1,10 +1,10 @@
 // One warp's dot products over one segment: 8 rows (packed layout) or one row (row layout) by Seg * 64 columns, activations from shared memory.
 //
 // Packed layout: a unit of 8 rows is a row of blocks of 64 columns, 1 KB each: 32 lanes * 16 bytes, twice. Lane 4g + t holds row g, columns
-// 16t … 16t+7 in the first half and 16t+8 … 16t+15 in the second. One m16n8k16 takes 8 rows twice: matrix rows 0–7 are the unit's rows over one
-// set of columns (x), rows 8–15 the same rows over another (y), and the vector's two pieces are columns 0 and 1 of the right-hand side, so that
-// C[g][0] + C[8+g][1] is the row's sum over both; the other columns of C mean nothing. All 512 bytes of a load are used in one instruction, and a
-// lane's columns are neighbours, so that the vector needs no permutation.
+// 16t … 16t+7 in the first half and 16t+8 … 16t+15 in the second. One m16n8k16 takes one half as it was loaded, four registers in their order
+// (anything else costs a move a register): matrix rows 0–7 are the unit's rows over the lane's first and third pair of columns, rows 8–15 the same
+// rows over its second and fourth. The vector's matching pairs are columns 0 and 1 of the right-hand side, so that C[g][0] + C[8+g][1] is the row's
+// sum over all; the other columns of C mean nothing. For that the staged vector has the pairs of every 16 columns in the order 0 2 4 6, 1 3 5 7.
 #pragma once
 
 #include "block.cuh"
@@ -26,10 +26,12 @@ __device__ __forceinline__ void mma16816(float (&c)[4], u32 a0, u32 a1, u32 a2, 
 // Where a segment's weights come from: a slot of the ring, or memory.
 struct RingSource {
   u32 address;
+  __device__ __forceinline__ RingSource moved(u32 bytes) const { return {address + bytes}; }
   __device__ __forceinline__ uint4 load(u32 offset) const { return load_shared16(address + offset); }
 };
 struct MemorySource {
   const u8* pointer;
+  __device__ __forceinline__ MemorySource moved(u32 bytes) const { return {pointer + bytes}; }
   __device__ __forceinline__ uint4 load(u32 offset) const { return load_weight16(pointer + offset); }
 };
 
@@ -58,12 +60,18 @@ __device__ __forceinline__ float dot16(uint4 w, uint4 x, float sum) {
 // idle during its products, and the other way round.
 struct Group {
   uint4 a[kGroupBlocks], b[kGroupBlocks];
+  // Before loads that depend on a condition: the assembler takes a register that is not always written for one that lives through the loop over
+  // tasks.
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int j = 0; j < kGroupBlocks; ++j) a[j] = b[j] = make_uint4(0, 0, 0, 0);
+  }
   template <class Source>
-  __device__ __forceinline__ void load(const Source& source, u32 group, u32 lane) {
+  __device__ __forceinline__ void load(const Source& source) {  // source: of this lane
 #pragma unroll
     for (int j = 0; j < kGroupBlocks; ++j) {
-      a[j] = source.load((group * kGroupBlocks + j) * 1024 + lane * 16);
-      b[j] = source.load((group * kGroupBlocks + j) * 1024 + 512 + lane * 16);
+      a[j] = source.load(j * 1024);
+      b[j] = source.load(j * 1024 + 512);
     }
   }
 };
@@ -71,12 +79,17 @@ struct Group {
 // The vector's pieces that go with a group.
 struct GroupVector {
   uint4 x[kMma ? kGroupBlocks : 2 * kGroupBlocks];
-  __device__ __forceinline__ void load(u32 act, u32 group, u32 lane) {  // act: of the segment's first column
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (uint4& v : x) v = make_uint4(0, 0, 0, 0);
+  }
+  // act: of the group's first column. Matrix instructions: lanes 8 and up keep the zeros of clear().
+  __device__ __forceinline__ void load(u32 act, u32 lane) {
 #pragma unroll
     for (int j = 0; j < kGroupBlocks; ++j) {
-      const u32 at = act + (group * kGroupBlocks + j) * 128 + lane % 4 * 32;
+      const u32 at = act + j * 128 + lane % 4 * 32;
       if constexpr (kMma) {
-        x[j] = load_shared16_if(at + lane / 4 * 16, lane < 8);
+        load_shared16_over(x[j], at + lane / 4 * 16, lane < 8);
       } else {
         x[2 * j] = load_shared16(at);
         x[2 * j + 1] = load_shared16(at + 16);
@@ -96,8 +109,8 @@ struct Sums {
 #pragma unroll
     for (int j = 0; j < kGroupBlocks; ++j) {
       if constexpr (kMma) {
-        mma16816(c[j % 2 * 2], w.a[j].x, w.b[j].x, w.a[j].y, w.b[j].y, v.x[j].x, v.x[j].y);
-        mma16816(c[j % 2 * 2 + 1], w.a[j].z, w.b[j].z, w.a[j].w, w.b[j].w, v.x[j].z, v.x[j].w);
+        mma16816(c[j % 2 * 2], w.a[j].x, w.a[j].y, w.a[j].z, w.a[j].w, v.x[j].x, v.x[j].y);
+        mma16816(c[j % 2 * 2 + 1], w.b[j].x, w.b[j].y, w.b[j].z, w.b[j].w, v.x[j].z, v.x[j].w);
       } else {
         c[0][0] = dot16(w.a[j], v.x[2 * j], c[0][0]);
         c[0][1] = dot16(w.b[j], v.x[2 * j + 1], c[0][1]);
@@ -113,12 +126,13 @@ struct Sums {
   }
 };
 
-// Row layout: the sum ends in every lane. `bytes` of one row's segment.
+// Row layout: the sum ends in every lane. `bytes` of one row's segment; the source is this lane's.
 template <class Source>
-__device__ __forceinline__ float segment_row(const Source& source, u32 act, u32 bytes, u32 lane) {
+__device__ __forceinline__ float segment_row(const Source& source, u32 act, u32 bytes) {
+  const u32 lane16 = thread_index() % 32 * 16;
   float sum = 0.0f;
 #pragma unroll 4
-  for (u32 at = lane * 16; at < bytes; at += 512) sum = dot16(source.load(at), load_shared16(act + at), sum);
+  for (u32 at = 0; at + lane16 < bytes; at += 512) sum = dot16(source.load(at), load_shared16(act + lane16 + at), sum);
   return warp_sum(sum);
 }
 

@@ -6,10 +6,17 @@
 
 namespace amk_vm {
 
-// Four neighbouring floats to the staged vector (2-byte types: 8 bytes).
+// Matrix instructions want the pairs of every 16 elements in the order 0 2 4 6, 1 3 5 7 (segment.cuh).
+constexpr bool kPairOrder = kMma && kPackedLayout;
+
+// Four neighbouring floats to the staged vector (2-byte types: 8 bytes). element: a multiple of 4.
 __device__ __forceinline__ void put4(u8* act, u32 element, float a, float b, float c, float d) {
   if constexpr (kWeightType == kF32) {
     *reinterpret_cast<float4*>(act + element * 4) = make_float4(a, b, c, d);
+  } else if constexpr (kPairOrder) {
+    u32* pairs = reinterpret_cast<u32*>(act + element / 16 * 32 + element % 16);  // two elements are a pair of 4 bytes, every other one goes on
+    pairs[0] = pack_pair<kWeightType>(a, b);
+    pairs[4] = pack_pair<kWeightType>(c, d);
   } else {
     *reinterpret_cast<uint2*>(act + element * 2) = make_uint2(pack_pair<kWeightType>(a, b), pack_pair<kWeightType>(c, d));
   }
@@ -36,33 +43,60 @@ __device__ __forceinline__ void zero_padding(u8* act, const Shape& shape) {
   }
 }
 
+constexpr u32 kShortVectorBytes = 8192;  // of packets: so few that every thread may look for its own from the start
+
+// A vector of packets is looked for at once, or after the counters' hint.
+__device__ __forceinline__ WaitKind wait_kind(u32 words) { return kFlagged && words * 8 <= kShortVectorBytes ? kWaitPackets : kWaitCounters; }
+
 // RMSNorm of the fp32 residual. Each thread holds what it read until the sum over all is known.
-__device__ __forceinline__ void stage_norm(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
+__device__ __forceinline__ bool stage_norm(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
   constexpr u32 kQuads = kHidden / 4, kEach = (kQuads + kConsumers - 1) / kConsumers;
   constexpr bool kHold = kEach <= 8;  // else both are read again: wide models in few threads
+  constexpr u32 kHeld = kHold ? kEach : 1;
   const u8* norm = p.vectors + task.norm;
-  float4 weight[kHold ? kEach : 1], value[kHold ? kEach : 1];
+  const u8* input = p.activations + task.input;
+  const u32 thread = thread_index();
+  float4 weight[kHeld], value[kHeld];
   if constexpr (kHold) {
 #pragma unroll
     for (u32 i = 0; i < kEach; ++i) {
-      const u32 quad = thread_index() + i * kConsumers;
-      if (quad < kQuads) weight[i] = vector4(norm, quad * 4);
+      const u32 quad = thread + i * kConsumers;
+      weight[i] = quad < kQuads ? vector4(norm, quad * 4) : make_float4(0, 0, 0, 0);
     }
   }
-  wait_dependencies(block, p, task, index);
-  const u8* input = p.activations + task.input;
+  if (!wait_dependencies(block, p, task, index, wait_kind(kHidden))) return false;
+  const auto as_floats = [](uint4 v) { return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w)); };
+  const auto read = [&](u32 quad) {
+    if constexpr (kFlagged) {
+      Packets one[1];
+      load_packets(
+          block, p, index, p.tag_base + task.input_tag, one, [&](int) { return input + quad * 32; }, [](int) { return true; });
+      return as_floats(one[0].words());
+    } else {
+      return as_floats(load_l2_16(input + quad * 16));
+    }
+  };
   float squares = 0.0f;
+  if constexpr (kHold && kFlagged) {
+    Packets packets[kHeld];
+    const auto wanted = [&](int i) { return thread + i * kConsumers < kQuads; };
+    load_packets(
+        block, p, index, p.tag_base + task.input_tag, packets, [&](int i) { return input + (thread + i * kConsumers) * 32; }, wanted);
+#pragma unroll
+    for (u32 i = 0; i < kEach; ++i) value[i] = as_floats(packets[i].words());
+  } else if constexpr (kHold) {
+#pragma unroll
+    for (u32 i = 0; i < kEach; ++i) value[i] = as_floats(load_l2_16_if(input + (thread + i * kConsumers) * 16, thread + i * kConsumers < kQuads));
+  }
 #pragma unroll
   for (u32 i = 0; i < kEach; ++i) {
-    const u32 quad = thread_index() + i * kConsumers;
+    const u32 quad = thread + i * kConsumers;
     if (quad >= kQuads) break;
-    const uint4 bits = load_l2_16(input + quad * 16);
-    const float4 v = make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z), __uint_as_float(bits.w));
-    if constexpr (kHold) value[i] = v;
+    const float4 v = kHold ? value[kHold ? i : 0] : read(quad);
     squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
   }
   squares = warp_sum(squares);
-  if (thread_index() % 32 == 0) block.scratch()[thread_index() / 32] = squares;
+  if (thread % 32 == 0) block.scratch()[thread / 32] = squares;
   consumer_barrier();
   float total = 0.0f;
 #pragma unroll
@@ -70,23 +104,17 @@ __device__ __forceinline__ void stage_norm(const Block& block, const Params& p, 
   const float scale = rsqrtf(total / static_cast<float>(kHidden) + kEps);
 #pragma unroll
   for (u32 i = 0; i < kEach; ++i) {
-    const u32 quad = thread_index() + i * kConsumers;
+    const u32 quad = thread + i * kConsumers;
     if (quad >= kQuads) break;
-    float4 v, w;
-    if constexpr (kHold) {
-      v = value[i];
-      w = weight[i];
-    } else {
-      const uint4 bits = load_l2_16(input + quad * 16);
-      v = make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z), __uint_as_float(bits.w));
-      w = vector4(norm, quad * 4);
-    }
+    const float4 v = kHold ? value[kHold ? i : 0] : read(quad);
+    const float4 w = kHold ? weight[kHold ? i : 0] : vector4(norm, quad * 4);
     put4(block.act(), quad * 4, v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w);
   }
+  return true;
 }
 
 // The vector as it lies in memory, in the activations' type. Four loads a thread are on their way before the first is stored.
-__device__ __forceinline__ void stage_copy(const Block& block, const Params& p, const TaskDesc& task, u32 columns) {
+__device__ __forceinline__ void stage_copy(const Block& block, const Params& p, const TaskDesc& task, u32 columns, u32 index) {
   const u8* input = p.activations + task.input;
   constexpr bool kSame = kBytesOf<kActType> == 2 && kActType == kWeightType;
   constexpr u32 kPiece = kSame || kActType == kF32 ? 16 / kBytesOf<kActType> : 8;  // elements of 16 bytes
@@ -95,15 +123,33 @@ __device__ __forceinline__ void stage_copy(const Block& block, const Params& p, 
 #pragma unroll 1
   for (u32 first = thread_index(); first < pieces; first += kConsumers * kFlight) {
     uint4 v[kFlight];
+    if constexpr (kFlagged) {
+      Packets packets[kFlight];
+      const auto wanted = [&](int j) { return first + j * kConsumers < pieces; };
+      load_packets(
+          block, p, index, p.tag_base + task.input_tag, packets, [&](int j) { return input + (first + j * kConsumers) * 32; }, wanted);
 #pragma unroll
-    for (u32 j = 0; j < kFlight; ++j) v[j] = load_l2_16_if(input + (first + j * kConsumers) * 16, first + j * kConsumers < pieces);
+      for (u32 j = 0; j < kFlight; ++j) v[j] = packets[j].words();
+    } else {
+#pragma unroll
+      for (u32 j = 0; j < kFlight; ++j) v[j] = load_l2_16_if(input + (first + j * kConsumers) * 16, first + j * kConsumers < pieces);
+    }
 #pragma unroll
     for (u32 j = 0; j < kFlight; ++j) {
       const u32 at = first + j * kConsumers;
       if (at >= pieces) break;
       if constexpr (kSame) {
         // The last piece may be half: what lies behind the vector must not meet the padding's zeros.
-        if (at * 8 + 8 <= columns) {
+        if constexpr (kPairOrder) {
+          u8* pairs = block.act() + at / 2 * 32 + at % 2 * 8;
+          if (at * 8 + 8 <= columns) {
+            *reinterpret_cast<uint2*>(pairs) = make_uint2(v[j].x, v[j].z);
+            *reinterpret_cast<uint2*>(pairs + 16) = make_uint2(v[j].y, v[j].w);
+          } else {
+            *reinterpret_cast<u32*>(pairs) = v[j].x;
+            *reinterpret_cast<u32*>(pairs + 16) = v[j].y;
+          }
+        } else if (at * 8 + 8 <= columns) {
           *reinterpret_cast<uint4*>(block.act() + at * 16) = v[j];
         } else {
           *reinterpret_cast<uint2*>(block.act() + at * 16) = make_uint2(v[j].x, v[j].y);
@@ -131,66 +177,98 @@ __device__ __forceinline__ u32 active_splits(int position) {
   return blocks < kSplits ? blocks : kSplits;
 }
 
-// Four neighbouring elements of one query head, merged over the splits in their order; four splits' records are on their way at once.
-__device__ __forceinline__ float4 combine4(const float* partials, u32 head, u32 element, u32 splits) {
-  constexpr u32 kFlight = kSplits < 4 ? kSplits : 4;
-  const u32 stride = kHeads * kPartialRecord;
-  const float* record = partials + head * kPartialRecord;
+// Running merge of splits, in their order.
+struct Merge {
   float top = -kInfinity, total = 0.0f;
   float4 sum = make_float4(0, 0, 0, 0);
-  for (u32 first = 0; first < splits; first += kFlight) {
-    uint4 tail[kFlight], v[kFlight];
-#pragma unroll
-    for (u32 j = 0; j < kFlight; ++j) {
-      tail[j] = load_l2_16_if(record + (first + j) * stride + kHeadDim, first + j < splits);
-      v[j] = load_l2_16_if(record + (first + j) * stride + element, first + j < splits);
-    }
-    float next = top;
-#pragma unroll
-    for (u32 j = 0; j < kFlight; ++j) next = first + j < splits ? fmaxf(next, __uint_as_float(tail[j].x)) : next;
+  __device__ __forceinline__ void add(uint2 tail, uint4 v) {  // tail: the split's maximum and total
+    const float split_top = __uint_as_float(tail.x);
+    const float next = fmaxf(top, split_top);
     // A split without keys in the window has maximum -inf and weight 0.
-    const float keep = next == -kInfinity ? 0.0f : fast_exp2(top - next);
-    total *= keep;
-    sum = make_float4(sum.x * keep, sum.y * keep, sum.z * keep, sum.w * keep);
-#pragma unroll
-    for (u32 j = 0; j < kFlight; ++j) {
-      const float weight = first + j < splits && next != -kInfinity ? fast_exp2(__uint_as_float(tail[j].x) - next) : 0.0f;
-      total = fmaf(weight, __uint_as_float(tail[j].y), total);
-      sum.x = fmaf(weight, __uint_as_float(v[j].x), sum.x);
-      sum.y = fmaf(weight, __uint_as_float(v[j].y), sum.y);
-      sum.z = fmaf(weight, __uint_as_float(v[j].z), sum.z);
-      sum.w = fmaf(weight, __uint_as_float(v[j].w), sum.w);
-    }
+    const float keep = top == -kInfinity ? 0.0f : fast_exp2(top - next), weight = split_top == -kInfinity ? 0.0f : fast_exp2(split_top - next);
+    total = fmaf(total, keep, weight * __uint_as_float(tail.y));
+    sum.x = fmaf(sum.x, keep, weight * __uint_as_float(v.x));
+    sum.y = fmaf(sum.y, keep, weight * __uint_as_float(v.y));
+    sum.z = fmaf(sum.z, keep, weight * __uint_as_float(v.z));
+    sum.w = fmaf(sum.w, keep, weight * __uint_as_float(v.w));
     top = next;
   }
-  const float inverse = 1.0f / total;
-  return make_float4(sum.x * inverse, sum.y * inverse, sum.z * inverse, sum.w * inverse);
+  __device__ __forceinline__ float4 result() const {
+    const float inverse = __fdividef(1.0f, total);
+    return make_float4(sum.x * inverse, sum.y * inverse, sum.z * inverse, sum.w * inverse);
+  }
+};
+
+// Four neighbouring elements of `Quads` places of the vector (quad q, q + kConsumers, …), merged over the splits; the records of all places and of
+// several splits are on their way at once: one trip to L2 where there are no more splits than that.
+template <int Quads, class Put>
+__device__ __forceinline__ void combine_quads(const Block& block, const Params& p, const TaskDesc& task, u32 index, u32 first, u32 end, u32 splits,
+                                              Put put) {
+  constexpr u32 kFlight = kFlagged || kConsumerWarps > 8 ? 2 : 4;  // by registers
+  constexpr u32 kWord = kFlagged ? 8 : 4;
+  const u8* partials = p.activations + task.input;
+  const auto record = [&](int i, u32 split) {  // of the quad's head
+    return partials + (static_cast<u64>(split) * kHeads + (first + i * kConsumers) / (kHeadDim / 4)) * kPartialRecord * kWord;
+  };
+  const auto in_record = [&](int i) { return (first + i * kConsumers) % (kHeadDim / 4) * 4 * kWord; };
+  Merge merge[Quads];
+#pragma unroll 1
+  for (u32 base = 0; base < splits; base += kFlight) {
+    const auto wanted = [&](int j) { return base + j / 2 % kFlight < splits && first + j / (2 * kFlight) * kConsumers < end; };
+    const auto from = [&](int j) {  // place, split, tail or value
+      const int i = j / (2 * kFlight);
+      return record(i, base + j / 2 % kFlight) + (j % 2 == 0 ? kHeadDim * kWord : in_record(i));
+    };
+    uint2 tail[Quads * kFlight];  // maximum and total
+    uint4 v[Quads * kFlight];
+    if constexpr (kFlagged) {
+      Packets packets[Quads * 2 * kFlight];
+      load_packets(block, p, index, p.tag_base + task.input_tag, packets, from, wanted);
+#pragma unroll
+      for (int j = 0; j < Quads * static_cast<int>(kFlight); ++j) {
+        tail[j] = make_uint2(packets[2 * j].words().x, packets[2 * j].words().y);
+        v[j] = packets[2 * j + 1].words();
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < Quads * static_cast<int>(kFlight); ++j) {
+        tail[j] = load_l2_8_if(from(2 * j), wanted(2 * j));
+        v[j] = load_l2_16_if(from(2 * j + 1), wanted(2 * j));
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < Quads * static_cast<int>(kFlight); ++j)
+      if (wanted(2 * j)) merge[j / kFlight].add(tail[j], v[j]);
+  }
+#pragma unroll
+  for (int i = 0; i < Quads; ++i)
+    if (first + i * kConsumers < end) put(first + i * kConsumers, merge[i].result());
 }
 
-__device__ __forceinline__ void stage_combine(const Block& block, const Params& p, const TaskDesc& task) {
-  const float* partials = reinterpret_cast<const float*>(p.activations + task.input);
-  const u32 splits = active_splits(p.position);
-#pragma unroll 2
-  for (u32 i = thread_index(); i < kQRows / 4; i += kConsumers) {
-    const u32 element = i * 4;
-    const float4 v = combine4(partials, element / kHeadDim, element % kHeadDim, splits);
-    put4(block.act(), element, v.x, v.y, v.z, v.w);
+__device__ __forceinline__ void stage_combine(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
+  constexpr u32 kQuads = kQRows / 4;
+  constexpr int kEach = kQuads > kConsumers && !kFlagged ? 2 : 1;  // by registers
+#pragma unroll 1
+  for (u32 first = thread_index(); first < kQuads; first += kConsumers * kEach) {
+    combine_quads<kEach>(block, p, task, index, first, kQuads, active_splits(p.position),
+                         [&](u32 quad, float4 v) { put4(block.act(), quad * 4, v.x, v.y, v.z, v.w); });
   }
 }
 
-__device__ __forceinline__ void stage(const Block& block, const Params& p, const TaskDesc& task, const Shape& shape, u32 index) {
+// False: the block leaves.
+__device__ __forceinline__ bool stage(const Block& block, const Params& p, const TaskDesc& task, const Shape& shape, u32 index) {
   if ((task.fused & kFusedNorm) != 0) {
-    stage_norm(block, p, task, index);
+    if (!stage_norm(block, p, task, index)) return false;
+  } else if (kSplits > 1 && (task.fused & kFusedCombine) != 0) {
+    if (!wait_dependencies(block, p, task, index, wait_kind(active_splits(p.position) * kHeads * kPartialRecord))) return false;
+    stage_combine(block, p, task, index);
   } else {
-    wait_dependencies(block, p, task, index);
-    if (kSplits > 1 && (task.fused & kFusedCombine) != 0) {
-      stage_combine(block, p, task);
-    } else {
-      stage_copy(block, p, task, shape.columns);
-    }
+    if (!wait_dependencies(block, p, task, index, wait_kind(shape.columns / 2))) return false;
+    stage_copy(block, p, task, shape.columns, index);
   }
   zero_padding(block.act(), shape);
   consumer_barrier();
+  return true;
 }
 
 }  // namespace amk_vm

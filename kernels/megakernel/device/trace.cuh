@@ -6,7 +6,8 @@
 namespace amk_vm {
 
 // Thread 0: task begun, waits met, vector staged, first segment there, own segments done. Last consumer warp: all sums there, signalled.
-// kMarkStarved is no point in time but a duration: what thread 0 spent waiting for segments after its first.
+// kMarkStarved is no point in time but a duration: what thread 0 spent waiting for segments after its first, and for its first too where that is
+// opened before the task's wait.
 enum Mark : u32 { kMarkStart, kMarkReady, kMarkStaged, kMarkFirstData, kMarkComputed, kMarkReduced, kMarkPublished, kMarkStarved };
 
 // By one thread, `who` says which: the marks of different warps differ, each is written once a task.

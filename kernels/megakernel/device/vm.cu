@@ -10,14 +10,10 @@ __device__ __forceinline__ void consume(const Block& block, const Params& p, u32
 #pragma unroll 1
   for (u32 i = 0; i < task_count; ++i) {
     const TaskDesc& task = block.task(i);
-    if (task.op == kOpGemv) {
-      gemv(block, p, task, i, consumer);
-    } else if (task.op == kOpAttentionTile) {
-      attention(block, p, task, i);
-    } else {
-      elementwise(block, p, task, i);
-    }
-    if (block.aborted() != 0) break;
+    const bool stays = task.op == kOpGemv            ? gemv(block, p, task, i, consumer)
+                       : task.op == kOpAttentionTile ? attention(block, p, task, i)
+                                                     : elementwise(block, p, task, i);
+    if (!stays) break;
   }
   if (threadIdx.x == 0 && block.aborted() != 0) report_abort(block, p);
 }
@@ -30,10 +26,6 @@ extern "C" __global__ void __launch_bounds__(kBlockThreads, 1) amk_megakernel(co
     for (u32 s = 0; s < kSlots; ++s) {
       mbarrier_init(block.full(s), kBulk ? 1 : 32);
       mbarrier_init(block.empty(s), kSlotArrivals);
-    }
-    for (u32 b = 0; b < 2; ++b) {
-      mbarrier_init(block.partials_full(b), kConsumerWarps);
-      mbarrier_init(block.partials_empty(b), 1);
     }
     block.aborted() = 0;
     block.finished_tasks() = 0;

@@ -91,6 +91,13 @@ void test_knobs(const Bench& bench, Checks& checks) {
       {"direct", R"({"smem_bytes_per_block":0})"},
       {"cp.async", R"({"kernel_knobs":{"cpasync":true}})"},
       {"confirmed", R"({"kernel_knobs":{"publish":"confirmed"}})"},
+      {"flagged",
+       R"({"fusion_grouping":[["norm","qkv","rope","kv_append"],["attention"],["combine","o_proj","add"],["norm","gate_up","silu_mul"],["down","add"],["norm","lm_head","argmax"]],"kernel_knobs":{"publish":"flagged"}})"},
+      {"flagged, one split", R"({"tiling":{"attention":{"kv_block":512}},"kernel_knobs":{"publish":"flagged"}})"},
+      {"flagged, fma, direct, counters per head",
+       R"({"smem_bytes_per_block":0,"tiling":{"attention":{"kv_block":512}},"kernel_knobs":{"publish":"flagged","gemv_path":"fma","counters":"kv_head"}})"},
+      {"flagged, row, 128 threads",
+       R"({"threads_per_block":128,"tiling":{"attention":{"kv_block":512}},"kernel_knobs":{"publish":"flagged","gemv_path":"fma","weight_layout":"row"}})"},
       {"160 threads, round robin", R"({"threads_per_block":160,"tiling":{"gemv":{"N_tile":8}},"sm_assignment":"round_robin"})"},
       {"544 threads, counters per head", R"({"threads_per_block":544,"kernel_knobs":{"counters":"kv_head","cols_per_warp":128}})"},
       {"128 threads", R"({"threads_per_block":128})"},
@@ -119,6 +126,7 @@ void test_sanitize(const Bench& bench, Checks& checks) {
       const char* text :
       {"{}", R"({"fusion_grouping":[]})", kRowMajor, R"({"kernel_knobs":{"gemv_path":"fma"}})", R"({"smem_bytes_per_block":0})",
        R"({"kernel_knobs":{"cpasync":true}})", R"({"kernel_knobs":{"publish":"confirmed"}})",
+       R"({"tiling":{"attention":{"kv_block":512}},"kernel_knobs":{"publish":"flagged"}})",
        R"({"fusion_grouping":[["norm","qkv","rope","kv_append"],["attention"],["combine","o_proj","add"],["norm","gate_up","silu_mul"],["down","add"],["norm","lm_head","argmax"]]})"}) {
     const auto config = config_of(text);
     if (!checks.check(config, text)) continue;
@@ -132,26 +140,42 @@ void test_sanitize(const Bench& bench, Checks& checks) {
   }
 }
 
+// Greedy decoding, each token fed back on the device, twice over: the same tokens, whatever the timing was.
 void test_long(const Bench& bench, Checks& checks) {
-  auto model = bench.model("small", 1200);
-  if (!checks.check(model, "small opens")) return;
-  const auto built = (*model)->build(ScheduleConfig{});
-  if (!checks.check(built, "default builds")) return;
-  auto program = (*model)->load(*built);
-  if (!checks.check(program, "default loads")) return;
-  const int tokens = bench.quick ? 100 : 1000;
-  std::vector<std::vector<int>> runs;
-  for (int run = 0; run < 2; ++run) {
-    checks.check((*model)->sequence().set_tokens(std::vector<int>{7}, 0, (*model)->stream()), "tokens set");
-    for (int p = 0; p < tokens; ++p) {
-      if (!checks.check((*model)->enqueue(*program, {p, true}), "step enqueued")) return;
+  const std::pair<const char*, const char*> configs[] = {
+      {"default", "{}"},
+      {"confirmed", R"({"tiling":{"gemv":{"N_tile":8},"attention":{"kv_block":128}},"kernel_knobs":{"publish":"confirmed"}})"},
+      {"flagged", R"({"tiling":{"attention":{"kv_block":512}},"kernel_knobs":{"publish":"flagged"}})"},
+  };
+  for (const char* name : {"small", "smollm2-135m", "llama-3.2-1b"}) {
+    if (bench.quick && std::string(name) != "small") continue;
+    const int tokens = bench.quick ? 100 : 1000;
+    auto model = bench.model(name, std::string(name) == "small" ? 1200 : 1024);
+    if (!checks.check(model, std::string(name) + " opens")) continue;
+    for (const auto& [what, text] : configs) {
+      const std::string label = std::string(name) + ", " + what;
+      auto config = config_of(text);
+      if (!checks.check(config, what)) continue;
+      if (config->kernel.publish == Publish::Flagged) config->fusion.combine_o = true;
+      if (std::string(name) == "smollm2-135m") config->smem_bytes_per_block = 163840;  // long queues: more descriptors in shared memory
+      const auto built = (*model)->build(*config);
+      if (!checks.check(built, label + " builds")) continue;
+      auto program = (*model)->load(*built);
+      if (!checks.check(program, label + " loads")) continue;
+      std::vector<std::vector<int>> runs;
+      for (int run = 0; run < 2; ++run) {
+        checks.check((*model)->sequence().set_tokens(std::vector<int>{7}, 0, (*model)->stream()), "tokens set");
+        for (int p = 0; p < tokens; ++p) {
+          if (!checks.check((*model)->enqueue(*program, {p, true}), "step enqueued")) return;
+        }
+        checks.check(program->check((*model)->stream()), "no launch ran out of time");
+        const auto ids = (*model)->sequence().read_tokens(0, tokens + 1, (*model)->stream());
+        if (!checks.check(ids, "tokens read")) return;
+        runs.push_back(*ids);
+      }
+      checks.check(runs[0] == runs[1], label + ": " + std::to_string(tokens) + " tokens are the same twice");
     }
-    checks.check(program->check((*model)->stream()), "no launch ran out of time");
-    const auto ids = (*model)->sequence().read_tokens(0, tokens + 1, (*model)->stream());
-    if (!checks.check(ids, "tokens read")) return;
-    runs.push_back(*ids);
   }
-  checks.check(runs[0] == runs[1], std::to_string(tokens) + " tokens are the same twice");
 }
 
 }  // namespace amk::gpu_test

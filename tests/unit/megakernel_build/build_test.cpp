@@ -190,6 +190,17 @@ TEST_CASE("every compiled-in knob builds" * amk::test::needs_nvrtc()) {
   add("direct", small->spec, [](ScheduleConfig& c) { c.smem_bytes_per_block = 0; });
   add("cp.async", small->spec, [](ScheduleConfig& c) { c.kernel.cpasync = true; });
   add("confirmed", small->spec, [](ScheduleConfig& c) { c.kernel.publish = Publish::Confirmed; });
+  add("flagged", small->spec, [](ScheduleConfig& c) {
+    c.kernel.publish = Publish::Flagged;
+    c.fusion.combine_o = true;
+  });
+  add("flagged, one split, fma, direct", small->spec, [](ScheduleConfig& c) {
+    c.kernel.publish = Publish::Flagged;
+    c.kernel.gemv_path = GemvPath::Fma;
+    c.attention_kv_block = 512;
+    c.smem_bytes_per_block = 0;
+  });
+  add("several groups a segment", qwen3->spec, [](ScheduleConfig& c) { c.kernel.cols_per_warp = 512; });
   add("unfused, one split", small->spec, [](ScheduleConfig& c) {
     c.fusion = Fusion{false, false, false, false, false, false, false, false, false};
     c.attention_kv_block = 512;

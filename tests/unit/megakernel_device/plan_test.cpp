@@ -98,6 +98,36 @@ TEST_CASE("plan: tables hold every task once, in queue order, and streams hold e
   }
 }
 
+TEST_CASE("plan: flagged doubles activation storage, and tags name the producing instructions") {
+  const ModelSpec spec = spec_named("llama-3.2-1b");
+  ScheduleConfig config;
+  config.fusion.combine_o = true;
+  const auto program = lowered(spec, config, kHopper);
+  REQUIRE(program);
+  const auto plain = plan_device(*program, config, kHopper);
+  ScheduleConfig flagged_config = config;
+  flagged_config.kernel.publish = Publish::Flagged;
+  const auto flagged = plan_device(*program, flagged_config, kHopper);
+  REQUIRE(plain);
+  REQUIRE(flagged);
+  REQUIRE(flagged->storages.size() == plain->storages.size() + 1);  // this step's k and v rows
+  for (std::size_t i = 0; i < plain->storages.size(); ++i) CHECK(flagged->storages[i].bytes == 2 * plain->storages[i].bytes);
+  CHECK(flagged->storages.back().bytes == 2 * 2 * spec.kv_rows() * 2);
+  std::map<BufferId, InstructionId> writer;
+  for (const Task& t : program->tasks)
+    for (const Region& r : t.writes) writer[r.buffer] = t.instruction;
+  for (std::size_t sm = 0; sm < flagged->queues.size(); ++sm) {
+    for (std::uint32_t i = 0; i < flagged->queues[sm].task_count; ++i) {
+      const Task& task = program->tasks[static_cast<std::size_t>(program->queues[sm][i])];
+      const auto& desc = flagged->tasks[flagged->queues[sm].task_first + i];
+      CHECK(desc.tag == task.instruction + 1);
+      if (task.op == Opcode::Embed) continue;
+      CHECK(desc.input_tag == writer.at(task.reads[0].buffer) + 1);
+      if ((task.fused & kFusedResidualAdd) != 0) CHECK(desc.residual_tag == writer.at(task.reads.back().buffer) + 1);
+    }
+  }
+}
+
 TEST_CASE("plan: activation storages lie apart, with guard zones between, and offsets stay inside") {
   const ModelSpec spec = spec_named("small");
   const ScheduleConfig config;
@@ -131,7 +161,18 @@ TEST_CASE("plan: what the virtual machine or the device cannot do is rejected by
 
   ScheduleConfig flagged;
   flagged.kernel.publish = Publish::Flagged;
-  CHECK(rule_of(plan_of(flagged, spec, kHopper)) == "publish-unsupported");
+  CHECK(rule_of(plan_of(flagged, spec, kHopper)) == "flagged-needs-fused");  // the combine is an instruction of its own
+  flagged.fusion.combine_o = true;
+  CHECK(rule_of(plan_of(flagged, spec, kHopper)).empty());
+  flagged.fusion.down_add = false;
+  CHECK(rule_of(plan_of(flagged, spec, kHopper)) == "flagged-needs-fused");
+  flagged.fusion.down_add = true;
+  ModelSpec half_packet = spec;
+  half_packet.intermediate = 8196;
+  CHECK(rule_of(plan_of(flagged, half_packet, kHopper)) == "flagged-needs-whole-packets");
+  ModelSpec wide_heads = spec;
+  wide_heads.head_dim = 160;
+  CHECK(rule_of(plan_of(flagged, wide_heads, kHopper)) == "flagged-needs-mma-attention");
 
   ScheduleConfig large;
   large.smem_bytes_per_block = 225280;
