@@ -26,6 +26,9 @@ static_assert(kPiecesPerLane == 1, "head_dim at most 256");
 template <int T>
 struct Piece {
   uint4 bits[T == kF32 ? 2 : 1];
+  __device__ __forceinline__ void clear() {  // as in segment.cuh, Group
+    for (uint4& b : bits) b = make_uint4(0, 0, 0, 0);
+  }
   __device__ __forceinline__ void load(const u8* base, u64 element) {
     bits[0] = load_l2_16(base + element * kBytesOf<T>);
     if constexpr (T == kF32) bits[1] = load_l2_16(base + element * 4 + 16);
@@ -82,10 +85,10 @@ __device__ __forceinline__ void merge_warps(const Block& block, const Params& p,
     for (u32 i = thread_index(); i < kGqa * kHeadDim / 2; i += kConsumers) {
       const u32 g = i / (kHeadDim / 2), e = i % (kHeadDim / 2) * 2;
       float all_top = -kInfinity;
-#pragma unroll 2
+#pragma unroll 8
       for (int w = 0; w < kConsumerWarps; ++w) all_top = fmaxf(all_top, records[(w * kGqa + g) * kPartialRecord + kHeadDim]);
       float a = 0.0f, b = 0.0f, all_total = 0.0f;
-#pragma unroll 2
+#pragma unroll 8
       for (int w = 0; w < kConsumerWarps; ++w) {
         const float* record = records + (w * kGqa + g) * kPartialRecord;
         const float2 tail = *reinterpret_cast<const float2*>(record + kHeadDim);
@@ -135,6 +138,11 @@ __device__ __forceinline__ bool attention_scalar(const Block& block, const Param
       }
     }
   };
+#pragma unroll
+  for (u32 j = 0; j < kFlight; ++j) {
+    k[j].clear();
+    v[j].clear();
+  }
   load(0, true);
   if (!wait_dependencies(block, p, task, index)) return false;
   load(0, false);
@@ -144,6 +152,7 @@ __device__ __forceinline__ bool attention_scalar(const Block& block, const Param
   Piece<kActType> q[kGqa];
 #pragma unroll
   for (int g = 0; g < kGqa; ++g) {
+    q[g].clear();
     if (active && lane_used) q[g].load(p.activations + task.input, (static_cast<u64>(task.head) * kGqa + g) * kHeadDim + piece * 8);
   }
 
