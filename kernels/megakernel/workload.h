@@ -75,7 +75,7 @@ class MegakernelWorkload final : public Workload {
   Executed executed_;
   mutable std::mutex proved_mutex_;
   mutable std::list<Proved> proved_;  // most recently used first
-  std::uint64_t token_seed_ = 0;  // fresh for every opening: no candidate can know the tokens
+  std::uint64_t token_seed_ = 0;      // fresh for every opening: no candidate can know the tokens
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Weights> weights_;                         // of what is executed
   mutable std::map<int, std::shared_ptr<const CpuReference>> references_;  // by wanted positions: one per size of KV block

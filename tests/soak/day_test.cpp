@@ -158,8 +158,9 @@ TEST_CASE("a day of work leaves memory, descriptors, log and journal where they 
   const std::int64_t experiments = static_cast<std::int64_t>(hours) * kStepsAnHour;
   MESSAGE(hours << " simulated hours, " << experiments << " experiments: own memory " << (early.own >> 10) << " -> " << (late.own >> 10)
                 << " KiB, page cache " << (early.pages >> 20) << " -> " << (late.pages >> 20) << " MiB, resident " << (early.resident >> 20) << " -> "
-                << (late.resident >> 20) << " MiB, descriptors " << early.descriptors << " -> " << late.descriptors << ", journal " << (late.wal >> 10)
-                << " KiB, logs " << (late.logs >> 20) << " MiB, database " << late.database / experiments << " bytes an experiment");
+                << (late.resident >> 20) << " MiB, descriptors " << early.descriptors << " -> " << late.descriptors << ", journal "
+                << (late.wal >> 10) << " KiB, logs " << (late.logs >> 20) << " MiB, database " << late.database / experiments
+                << " bytes an experiment");
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
   CHECK(late.own - early.own < (1 << 20));
   CHECK(late.pages < (100 << 20));  // the page caches of store.cpp and readers.cpp: 64 MiB, and 8 MiB for each of three readers
