@@ -20,7 +20,9 @@ struct Block {
   __device__ __forceinline__ u32 sink() const { return base() + kShared.sinks + thread_index() * 4; }  // confirmed: a word a thread
   __device__ __forceinline__ volatile int& leave() const { return *reinterpret_cast<volatile int*>(shared_base + kShared.control + 8); }
   __device__ __forceinline__ volatile int& aborted() const { return *reinterpret_cast<volatile int*>(shared_base + kShared.control); }
-  __device__ __forceinline__ volatile int& finished_tasks() const { return *reinterpret_cast<volatile int*>(shared_base + kShared.control + 4); }
+  // Ring tasks that the consumers have finished: one warp counts, the producer looks. Atomic on both sides, as no barrier lies between them.
+  __device__ __forceinline__ int& finished_tasks() const { return *reinterpret_cast<int*>(shared_base + kShared.control + 4); }
+  __device__ __forceinline__ int finished_so_far() const { return atomicAdd(&finished_tasks(), 0); }
   __device__ __forceinline__ volatile u64& deadline_ns() const { return *reinterpret_cast<volatile u64*>(shared_base + kShared.control + 16); }
   __device__ __forceinline__ volatile AbortReport& report() const {
     return *reinterpret_cast<volatile AbortReport*>(shared_base + kShared.control + 32);

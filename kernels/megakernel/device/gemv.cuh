@@ -210,7 +210,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
       trace_mark(p, index, kMarkReduced, lane == 0);
       epilogue.reduce(partials, index);
       barrier_arrive(kPartialsEmpty + buffer);
-      if (lane == 0 && end == units && kSlots > 0) block.finished_tasks() = block.finished_tasks() + 1;
+      if (lane == 0 && end == units && kSlots > 0) atomicAdd(&block.finished_tasks(), 1);
       epilogue.write();
     }
     ++consumer.batches;

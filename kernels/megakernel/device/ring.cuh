@@ -44,14 +44,14 @@ __device__ void produce(const Block& block, const Params& p, const QueueDesc& qu
     for (u32 i = 0; i < queue.stream_count; ++i) {
       const StreamDesc stream = p.streams[queue.stream_first + i];
       // Started once at most kDepth earlier ring tasks are unfinished.
-      for (u32 polls = 1; block.finished_tasks() + kDepth < static_cast<int>(i); ++polls) {
+      for (u32 polls = 1; block.finished_so_far() + kDepth < static_cast<int>(i); ++polls) {
         if (polls % 1024 == 0 && out_of_time(block, p, kAbortRing, i)) break;
       }
       const u8* from = p.weights + static_cast<u64>(stream.weight) * 16;
       for (u32 at = 0; at < stream.bytes; at += stream.chunk_bytes) {
         if (turn > 0) wait_barrier_timed(block, p, block.empty(fill.slot), fill.parity ^ 1, i);
         // Consumers that are in this very task wait for its bytes and for nothing else: then more may be in flight.
-        const u32 window = kWindow + (kBoost > 0 && block.finished_tasks() == static_cast<int>(i) ? kBoost : 0);
+        const u32 window = kWindow + (kBoost > 0 && block.finished_so_far() == static_cast<int>(i) ? kBoost : 0);
         while (in_flight >= window) {
           wait_barrier_timed(block, p, block.full(landed.slot), landed.parity, i);
           landed.advance(1);
