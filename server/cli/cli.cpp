@@ -186,6 +186,22 @@ class Program {
     return args;
   }
 
+  void loop_options(CLI::App* verb) {
+    search_options(verb);
+    verb->add_option("--budget", a_.budget, "Evaluations to spend")->capture_default_str()->check(CLI::Range(std::int64_t{1}, std::int64_t{100000}));
+    verb->add_option("--start-config", a_.start_config, "Config to start from: JSON file, -, or text");
+  }
+
+  Result<Json> loop_args() {
+    AMK_TRY(args, search_args());
+    args["budget"] = a_.budget;
+    if (!a_.start_config.empty()) {
+      AMK_TRY(config, read_config(a_.start_config, "--start-config"));
+      args["start_config"] = std::move(config);
+    }
+    return args;
+  }
+
   void declare();
   void declare_evaluation();
   void declare_campaigns();
@@ -254,30 +270,16 @@ void Program::declare_evaluation() {
               verdict_exit});
 
   CLI::App* loop = app_.add_subcommand("loop", "Keep/revert loop over a budget of evaluations");
-  search_options(loop);
-  loop->add_option("--budget", a_.budget, "Evaluations to spend")->capture_default_str()->check(CLI::Range(std::int64_t{1}, std::int64_t{100000}));
-  loop->add_option("--start-config", a_.start_config, "Config to start from: JSON file, -, or text");
+  loop_options(loop);
   loop->footer(
       "Examples:\n"
       "  amk loop toy --gpu rtx5090 --device cpu --budget 64 --pretty\n"
       "  amk loop llama-3.2-1b --budget 32 --detach         then: amk job ID --wait 45");
-  tool(loop, {"amk_loop",
-              [this]() -> Result<Json> {
-                AMK_TRY(args, search_args());
-                args["budget"] = a_.budget;
-                if (!a_.start_config.empty()) {
-                  AMK_TRY(config, read_config(a_.start_config, "--start-config"));
-                  args["start_config"] = std::move(config);
-                }
-                return args;
-              },
-              search_exit});
+  tool(loop, {"amk_loop", [this] { return loop_args(); }, search_exit});
 
   CLI::App* tune = app_.add_subcommand("tune-instruction", "Search the knobs of one instruction alone, in every layer, against its own reference");
   tune->add_option("op", a_.op, "Instruction: " + accepted_instruction_ops())->required();
-  search_options(tune);
-  tune->add_option("--budget", a_.budget, "Evaluations to spend")->capture_default_str()->check(CLI::Range(std::int64_t{1}, std::int64_t{100000}));
-  tune->add_option("--start-config", a_.start_config, "Config to start from: JSON file, -, or text");
+  loop_options(tune);
   tune->footer(
       "Examples:\n"
       "  amk tune-instruction gate_up llama-3.2-1b --gpu h200 --device cpu --budget 16\n"
@@ -288,13 +290,8 @@ void Program::declare_evaluation() {
                 if (!is_instruction_op(a_.op)) return bad_field("op", a_.op, accepted_instruction_ops());
                 if (a_.model.find(':') != std::string::npos)
                   return bad_field("model", a_.model, "a model: " + a_.model.substr(0, a_.model.find(':')) + " workloads have no instructions");
-                AMK_TRY(args, search_args());
+                AMK_TRY(args, loop_args());
                 args["model"] = args["model"].get<std::string>() + "#" + a_.op;
-                args["budget"] = a_.budget;
-                if (!a_.start_config.empty()) {
-                  AMK_TRY(config, read_config(a_.start_config, "--start-config"));
-                  args["start_config"] = std::move(config);
-                }
                 return args;
               },
               search_exit});

@@ -91,7 +91,7 @@ class JobManager {
   // Asks the job to stop; a queued one ends at once. A final one stays as it is. Returns the snapshot after the request.
   Result<JobSnapshot> cancel(const std::string& job_id);
 
-  // start + wait: the job's own result (or error) if it is final within wait_s, else {job_id, state: "running", progress}.
+  // start + wait: the job's own result (or error) if it is final within wait_s, else {job_id, state: "queued" or "running", progress}.
   // Cancelling the request leaves the job running.
   Result<Json> call(JobRequest request, double wait_s, mcp::RequestContext& context);
 
