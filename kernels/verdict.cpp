@@ -217,6 +217,18 @@ void read_rejected(Reader& r, RejectedBy& by) {
 std::string_view to_string(VerdictStatus status) { return name_of(kStatusNames, status); }
 std::string_view to_string(Decision decision) { return name_of(kDecisionNames, decision); }
 
+Decision decision_of(Comparison outcome) {
+  return outcome == Comparison::Faster ? Decision::Faster : outcome == Comparison::Slower ? Decision::Slower : Decision::Inconclusive;
+}
+
+void reject(Verdict& verdict, const Error& error, std::string_view stage) {
+  verdict.status = VerdictStatus::Rejected;
+  verdict.valid = false;
+  const auto witness = error.data.find("witness");
+  verdict.rejected = RejectedBy{error.data.value("rule", std::string(stage)), error.message,
+                                witness != error.data.end() && witness->is_object() ? *witness : Json::object()};
+}
+
 Json to_json(LatencyKind kind) {
   switch (kind) {
     case LatencyKind::None:

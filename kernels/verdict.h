@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/stats.h"
 
 namespace amk {
 
@@ -17,6 +18,7 @@ enum class Decision { Faster, Slower, Inconclusive };
 std::string_view to_string(VerdictStatus status);
 std::string_view to_string(Decision decision);
 Json to_json(LatencyKind kind);
+Decision decision_of(Comparison outcome);
 
 struct Correctness {
   double max_abs_err = 0, mean_abs_err = 0, kl = 0, top1_agreement = 0, bound = 0;
@@ -68,6 +70,9 @@ struct Verdict {
   Json regions = nullptr;  // where the time goes: {"attention","mlp","lm_head","sync","other"} in µs, when known
   std::string notes;
 };
+
+// Of a candidate that `error` keeps from running. The rule and its witness are error.data's; `stage`: the rule when the error names none.
+void reject(Verdict& verdict, const Error& error, std::string_view stage);
 
 Json to_json(const Verdict& verdict);
 Result<Verdict> verdict_from_json(const Json& json);

@@ -23,10 +23,7 @@ void fill_timing(Verdict& verdict, const GemmWorkload& workload, const amk::Timi
   verdict.pct_of_roofline = 100.0 * floor.bound_us / timing.latency_us;
   verdict.read_bandwidth_gbs = static_cast<double>(compulsory_bytes(workload.shape())) / timing.latency_us * 1e-3;
   if (timing.versus && !incumbent.empty())
-    verdict.versus = Versus{incumbent, timing.versus->ratio, timing.versus->ci_low, timing.versus->ci_high,
-                            timing.decision == Comparison::Faster   ? Decision::Faster
-                            : timing.decision == Comparison::Slower ? Decision::Slower
-                                                                    : Decision::Inconclusive};
+    verdict.versus = Versus{incumbent, timing.versus->ratio, timing.versus->ci_low, timing.versus->ci_high, decision_of(timing.decision)};
 }
 
 }  // namespace amk::det_gemm

@@ -18,19 +18,7 @@ namespace {
 constexpr int kTimedTokens = 8;
 constexpr int kColdFactor = 4;  // weights below this many L2s are flushed between samples
 
-void reject(Verdict& verdict, const Error& error) {
-  verdict.status = VerdictStatus::Rejected;
-  verdict.valid = false;
-  const auto witness = error.data.find("witness");
-  verdict.rejected =
-      RejectedBy{error.data.value("rule", "device"), error.message, witness != error.data.end() && witness->is_object() ? *witness : Json::object()};
-}
-
 void append_note(Verdict& verdict, const std::string& note) { verdict.notes += (verdict.notes.empty() ? "" : " ") + note; }
-
-Decision decision_of(Comparison c) {
-  return c == Comparison::Faster ? Decision::Faster : c == Comparison::Slower ? Decision::Slower : Decision::Inconclusive;
-}
 
 void fill_timing(Verdict& verdict, const Workload& workload, const Timing& t, const Roofline& floor, const std::optional<Json>& incumbent) {
   verdict.noise =
@@ -127,7 +115,7 @@ Result<BuiltCandidate> GpuJudge::build(const MegakernelWorkload& workload, const
 // The worker failed during a candidate's turn.
 Result<Verdict> GpuJudge::blame(Verdict verdict, const Error& error, const Progress& progress) {
   if (error.kind == ErrorKind::Rejected) {
-    reject(verdict, error);
+    reject(verdict, error, "device");
     return verdict;
   }
   AMK_TRY(failure, blame_candidate(link_, device_.ordinal, error, [&progress] { return progress.stop.stop_requested(); }));
@@ -206,7 +194,7 @@ Result<Verdict> GpuJudge::judge(const Workload& workload, const Json& canonical,
   auto built = build(*whole, verdict.config, options);
   if (!built) {
     if (built.error().kind != ErrorKind::Rejected) return tl::unexpected<Error>(std::move(built).error());
-    reject(verdict, built.error());
+    reject(verdict, built.error(), "device");
     return verdict;
   }
   verdict.valid = true;

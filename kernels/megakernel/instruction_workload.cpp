@@ -31,13 +31,6 @@ bool reads_knob(std::string_view op, std::string_view knob) {
   return any({"fusion_grouping[norm+lm_head]", "fusion_grouping[lm_head+argmax]"});
 }
 
-void reject(Verdict& verdict, const Error& error) {
-  verdict.status = VerdictStatus::Rejected;
-  const auto witness = error.data.find("witness");
-  verdict.rejected = RejectedBy{error.data.value("rule", "lowering"), error.message,
-                                witness != error.data.end() && witness->is_object() ? *witness : Json::object()};
-}
-
 }  // namespace
 
 InstructionWorkload::InstructionWorkload(std::shared_ptr<const MegakernelWorkload> model, std::string_view op)
@@ -217,7 +210,7 @@ Result<Verdict> InstructionWorkload::judge_on_cpu(const Json& canonical, const P
   const auto program = proved_program(config, progress);
   if (!program && program.error().kind != ErrorKind::Rejected) return tl::unexpected<Error>(program.error());
   if (!program) {
-    reject(verdict, program.error());
+    reject(verdict, program.error(), "lowering");
     return verdict;
   }
   verdict.valid = true;
@@ -227,19 +220,7 @@ Result<Verdict> InstructionWorkload::judge_on_cpu(const Json& canonical, const P
   progress.phase("check");
   AMK_CHECK(check_on_cpu(config, *program, progress, verdict));
   progress.phase("timing");  // predicted
-  if (verdict.correct) {
-    const Prediction p = predict_part(*program, config, target(), kPredictPosition, floor(kPredictPosition));
-    verdict.latency_us = p.latency_us;
-    verdict.latency_kind = LatencyKind::Predicted;
-    verdict.bound_us = p.bound_us;
-    verdict.pct_of_roofline = 100.0 * p.bound_us / p.latency_us;
-    verdict.read_bandwidth_gbs = static_cast<double>(p.hbm_bytes) / p.latency_us * 1e-3;
-    verdict.regions = {{"attention", p.regions.attention},
-                       {"mlp", p.regions.mlp},
-                       {"lm_head", p.regions.lm_head},
-                       {"sync", p.regions.sync},
-                       {"other", p.regions.other}};
-  }
+  if (verdict.correct) fill_prediction(verdict, predict_part(*program, config, target(), kPredictPosition, floor(kPredictPosition)));
   if (progress.report) progress.report(1.0, "judged");
   return verdict;
 }

@@ -15,27 +15,6 @@
 namespace amk {
 namespace {
 
-void reject(Verdict& verdict, const Error& error) {
-  verdict.status = VerdictStatus::Rejected;
-  verdict.valid = false;
-  const auto witness = error.data.find("witness");
-  verdict.rejected = RejectedBy{error.data.value("rule", "lowering"), error.message,
-                                witness != error.data.end() && witness->is_object() ? *witness : Json::object()};
-}
-
-void fill_prediction(Verdict& verdict, const Prediction& p) {
-  verdict.latency_us = p.latency_us;
-  verdict.latency_kind = LatencyKind::Predicted;
-  verdict.bound_us = p.bound_us;
-  verdict.pct_of_roofline = 100.0 * p.bound_us / p.latency_us;
-  verdict.read_bandwidth_gbs = static_cast<double>(p.hbm_bytes) / p.latency_us * 1e-3;
-  verdict.regions = {{"attention", p.regions.attention},
-                     {"mlp", p.regions.mlp},
-                     {"lm_head", p.regions.lm_head},
-                     {"sync", p.regions.sync},
-                     {"other", p.regions.other}};
-}
-
 std::string what_was_executed(const Executed& executed, const ScheduleConfig& config) {
   if (!executed.stand_in) return "Checked on the CPU: the lowered program on the reference VM against the oracle, in fp32.";
   const ModelSpec& spec = executed.model.spec;
@@ -50,6 +29,19 @@ std::string what_was_executed(const Executed& executed, const ScheduleConfig& co
 }
 
 }  // namespace
+
+void fill_prediction(Verdict& verdict, const Prediction& p) {
+  verdict.latency_us = p.latency_us;
+  verdict.latency_kind = LatencyKind::Predicted;
+  verdict.bound_us = p.bound_us;
+  verdict.pct_of_roofline = 100.0 * p.bound_us / p.latency_us;
+  verdict.read_bandwidth_gbs = static_cast<double>(p.hbm_bytes) / p.latency_us * 1e-3;
+  verdict.regions = {{"attention", p.regions.attention},
+                     {"mlp", p.regions.mlp},
+                     {"lm_head", p.regions.lm_head},
+                     {"sync", p.regions.sync},
+                     {"other", p.regions.other}};
+}
 
 MegakernelWorkload::MegakernelWorkload(ModelRef ref, GpuTarget target)
     : ref_(std::move(ref)),
@@ -244,7 +236,7 @@ Result<Verdict> MegakernelWorkload::judge_on_cpu(const Json& canonical, const Pr
 
   auto program = proved_program(config, progress);
   if (!program && program.error().kind == ErrorKind::Rejected) {
-    reject(verdict, program.error());
+    reject(verdict, program.error(), "lowering");
     return verdict;
   }
   if (!program) return tl::unexpected<Error>(std::move(program).error());

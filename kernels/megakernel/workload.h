@@ -13,6 +13,7 @@
 #include "core/program/lower.h"
 #include "core/program/program.h"
 #include "core/schedule/config.h"
+#include "core/target/cost_model.h"
 #include "kernels/family.h"
 #include "kernels/megakernel/stand_in.h"
 
@@ -80,5 +81,8 @@ class MegakernelWorkload final : public Workload {
   mutable std::shared_ptr<const Weights> weights_;                         // of what is executed
   mutable std::map<int, std::shared_ptr<const CpuReference>> references_;  // by wanted positions: one per size of KV block
 };
+
+// The predicted half of a verdict on a correct candidate: latency, floor, share of it, regions.
+void fill_prediction(Verdict& verdict, const Prediction& prediction);
 
 }  // namespace amk

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kSuggestions = 5;
 constexpr std::size_t kNeighboursShown = 6;
-constexpr auto kPredictionBudget = std::chrono::milliseconds(400);  // predictions of large models cost milliseconds each
+constexpr auto kPredictionBudget = std::chrono::milliseconds(400);  // for rows and for suggestions each: a large model costs 25 ms a prediction
 
 struct Tried {
   Experiment experiment;
@@ -55,11 +55,12 @@ Json knob_importance(const SearchSpace& space, const std::vector<Tried>& tried) 
   return out;
 }
 
-// What the campaign's rows say of the cost model: of the newest ones, since each costs a prediction.
+// What the campaign's rows say of the cost model: of the newest ones, as many as there is time for, since each costs a prediction.
 std::unique_ptr<const Correction> correction_of(const Workload& workload, const std::vector<Tried>& tried) {
   constexpr std::size_t kRows = 48;
   std::vector<Correction::Row> rows;
-  for (auto it = tried.rbegin(); it != tried.rend() && rows.size() < kRows; ++it) {
+  const auto deadline = std::chrono::steady_clock::now() + kPredictionBudget;
+  for (auto it = tried.rbegin(); it != tried.rend() && rows.size() < kRows && std::chrono::steady_clock::now() < deadline; ++it) {
     const Experiment& e = it->experiment;
     if (!e.latency_us || e.quarantined) continue;
     if (const auto us = workload.predict_us(e.config)) rows.push_back({it->point, *e.latency_us, *us});
@@ -155,9 +156,9 @@ Result<Json> Service::propose(const std::string& model, const std::string& gpu, 
   out["space_size"] = space.size();
   out["tried"] = {{"experiments", tried.size()}, {"counts", counts}, {"around_incumbent", around}};
   out["knobs_that_matter"] = knob_importance(space, tried);
-  const auto correction = correction_of(workload, tried);
   out["suggestions"] = Json::array();
   if (incumbent_point && predicted) {
+    const auto correction = correction_of(workload, tried);
     const double now_us = correction ? correction->at(*incumbent_point, *predicted).us : *predicted;
     out["suggestions"] = suggestions(workload, *incumbent_point, archive, now_us, correction.get());
   }

@@ -44,17 +44,7 @@ void compare_predicted(Verdict& verdict, const std::optional<Experiment>& incumb
   versus.incumbent = incumbent->schedule_id;
   versus.ratio = *incumbent->latency_us / *verdict.latency_us;
   versus.ci_low = versus.ci_high = versus.ratio;
-  switch (decide({versus.ratio, versus.ratio, versus.ratio})) {
-    case Comparison::Faster:
-      versus.decision = Decision::Faster;
-      break;
-    case Comparison::Slower:
-      versus.decision = Decision::Slower;
-      break;
-    case Comparison::Inconclusive:
-      versus.decision = Decision::Inconclusive;
-      break;
-  }
+  versus.decision = decision_of(decide({versus.ratio, versus.ratio, versus.ratio}));
   verdict.versus = versus;
 }
 

@@ -1,0 +1,166 @@
+#include "server/cli/command_line.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "core/base/parse_json.h"
+#include "server/cli/call.h"
+#include "server/tools/app.h"
+
+namespace amk::cli {
+namespace {
+
+std::string default_workspace() {
+  const char* set = std::getenv("AMK_WORKSPACE");
+  return set != nullptr && *set != 0 ? set : "workspace";
+}
+
+}  // namespace
+
+std::string absolute_model(const std::string& model) {
+  std::error_code code;
+  const bool looks_like_path = model.starts_with(".") || model.starts_with("/") || model.starts_with("~");
+  if (!looks_like_path && model.find('/') == std::string::npos) return model;
+  if (!std::filesystem::is_directory(model, code)) return model;
+  const auto path = std::filesystem::canonical(model, code);
+  return code ? model : path.string();
+}
+
+Result<Json> read_config(const std::string& source, std::string_view option) {
+  std::string text, what;
+  if (source.starts_with("{")) {
+    text = source;
+    what = option;
+  } else if (source == "-") {
+    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+    what = "stdin";
+  } else {
+    std::error_code code;
+    if (!std::filesystem::is_regular_file(source, code))
+      return bad_field(option, source, "a readable JSON file, - for stdin, or the JSON text itself");
+    std::ifstream in(source, std::ios::binary);
+    text.assign(std::istreambuf_iterator<char>(in), {});
+    if (!in) return fail(ErrorKind::Io, source + ": cannot be read");
+    what = source;
+  }
+  AMK_TRY(value, parse_json(text, what));
+  if (!value.is_object()) return bad_field(option, value, "a JSON object");
+  return value;
+}
+
+void put(Json& args, const char* key, const std::string& value) {
+  if (!value.empty()) args[key] = value;
+}
+
+int CommandLine::run(int argc, char** argv) {
+  try {
+    app_.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::string text = app_.help();
+    for (CLI::App* sub = &app_; !sub->get_subcommands().empty();) {
+      sub = sub->get_subcommands().front();
+      text = sub->help();
+    }
+    (void)!::write(stdout_fd_, text.data(), text.size());
+    return kOk;
+  } catch (const CLI::CallForVersion&) {
+    return print_document(stdout_fd_, {{"version", version()}}, globals_.pretty) ? kOk : kMachinery;
+  } catch (const CLI::ParseError& e) {
+    return failed({ErrorKind::InvalidArgument, std::string(e.what()) + " (amk --help lists the verbs, amk VERB --help its options)"});
+  }
+  if (!action_) return failed({ErrorKind::InvalidArgument, "no verb; amk --help lists them"});
+  return action_();
+}
+
+int CommandLine::failed(const Error& error) {
+  std::cerr << "amk: " << error.message << "\n";
+  print_document(stdout_fd_, to_json(error), globals_.pretty);
+  return exit_code_of(error);
+}
+
+int CommandLine::finish(const Result<Json>& result, const std::function<int(const Json&)>& judge_exit) {
+  if (!result) return failed(result.error());
+  const bool printed = print_document(stdout_fd_, *result, globals_.pretty);
+  const int code = judge_exit ? judge_exit(*result) : kOk;
+  return printed ? code : kMachinery;
+}
+
+void CommandLine::tool(CLI::App* verb, ToolVerb spec) {
+  verb->callback([this, spec] {
+    action_ = [this, spec]() -> int {
+      auto args = spec.arguments();
+      if (!args) return failed(args.error());
+      return finish(call_tool({globals_.workspace, globals_.no_daemon, a_.detach}, spec.tool, *args), spec.judge_exit);
+    };
+  });
+}
+
+void CommandLine::model_options(CLI::App* verb) {
+  verb->add_option("model", a_.model, "Catalogue name, checkpoint folder, org/name, or det_gemm:<op>:<M>x<N>x<K>")->required();
+  verb->add_option("--gpu", a_.gpu, "GPU record, or auto: the local GPU, else rtx5090")->capture_default_str();
+  verb->add_option("--device", a_.device, "auto, cuda or cpu (cpu predicts the latency)")->capture_default_str();
+}
+
+void CommandLine::search_options(CLI::App* verb) {
+  model_options(verb);
+  verb->add_option("--strategy", a_.strategy, "Search strategy");
+  verb->add_option("--seed", a_.seed, "Seed of the search")->capture_default_str()->check(CLI::NonNegativeNumber);
+  verb->add_flag("--cold", a_.cold, "Ignore what earlier campaigns taught");
+  verb->add_option("--request-key", a_.request_key, "Repeating a call with the same key joins it");
+  verb->add_flag("--detach", a_.detach, "Return the job id at once; amk job ID --wait S follows it");
+}
+
+Json CommandLine::model_args() { return {{"model", absolute_model(a_.model)}, {"gpu", a_.gpu}, {"device", a_.device}}; }
+
+Result<Json> CommandLine::search_args() {
+  Json args = model_args();
+  put(args, "strategy", a_.strategy);
+  put(args, "request_key", a_.request_key);
+  args["seed"] = a_.seed;
+  args["cold"] = a_.cold;
+  return args;
+}
+
+void CommandLine::loop_options(CLI::App* verb) {
+  search_options(verb);
+  verb->add_option("--budget", a_.budget, "Evaluations to spend")->capture_default_str()->check(CLI::Range(std::int64_t{1}, std::int64_t{100000}));
+  verb->add_option("--start-config", a_.start_config, "Config to start from: JSON file, -, or text");
+}
+
+Result<Json> CommandLine::loop_args() {
+  AMK_TRY(args, search_args());
+  args["budget"] = a_.budget;
+  if (!a_.start_config.empty()) {
+    AMK_TRY(config, read_config(a_.start_config, "--start-config"));
+    args["start_config"] = std::move(config);
+  }
+  return args;
+}
+
+void CommandLine::declare() {
+  globals_.workspace = default_workspace();
+  app_.add_option("--workspace", globals_.workspace, "Store, results.tsv, reports ($AMK_WORKSPACE, else ./workspace)");
+  app_.add_flag("--no-daemon", globals_.no_daemon, "Run in this process instead of the workspace's daemon");
+  app_.add_flag("--pretty", globals_.pretty, "For people: tables instead of JSON");
+  app_.set_version_flag("--version", version());
+  app_.require_subcommand(0, 1);
+  app_.fallthrough();
+  app_.footer(
+      "Examples:\n"
+      "  amk doctor                                         what this machine has\n"
+      "  amk eval llama-3.2-1b --gpu h200 --device cpu      one schedule: proved, executed, predicted\n"
+      "  amk loop llama-3.2-1b --budget 32                  a search on the local GPU\n"
+      "  amk report                                         what came of it, with plots\n"
+      "Exit codes: 0 valid and correct, 1 rejected or incorrect, 2 wrong usage, 3 the machinery failed. stdout is one JSON document.");
+  declare_evaluation();
+  declare_campaigns();
+  declare_results();
+  declare_local();
+}
+
+}  // namespace amk::cli
