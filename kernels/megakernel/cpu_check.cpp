@@ -24,9 +24,9 @@ constexpr int kFromEmpty = 12;        // positions executed from an empty cache 
 constexpr int kAtEdge = 3;            // … and around each edge of a KV block
 
 // Sums the comparison of every executed position.
-class Comparison {
+class LogitComparison {
  public:
-  explicit Comparison(double bound) { c_.bound = bound; }
+  explicit LogitComparison(double bound) { c_.bound = bound; }
 
   void add(int position, std::span<const float> expected, const ReferenceVm::Step& got, const ReferenceVm::Step& repeated) {
     bool finite = true;
@@ -125,7 +125,7 @@ Result<CpuReference::Outcome> CpuReference::check(const Program& program, const 
   AMK_TRY(again, ReferenceVm::create(program, weights_, {.interleaving_seed = 2}));
   const auto keys = [this](int layer) { return oracle_->keys(layer); };
   const auto values = [this](int layer) { return oracle_->values(layer); };
-  Comparison comparison(kRoundingBound * deviation_);
+  LogitComparison comparison(kRoundingBound * deviation_);
   for (const Window& window : windows(program)) {
     AMK_CHECK(vm.seed_kv(window.begin, positions(), keys, values));
     AMK_CHECK(again.seed_kv(window.begin, positions(), keys, values));
