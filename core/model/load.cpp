@@ -5,6 +5,7 @@
 #include "core/model/catalogue.h"
 #include "core/model/checkpoint.h"
 #include "core/model/hf_cache.h"
+#include "core/model/model_variant.h"
 #include "core/model/seeded.h"
 
 namespace amk {
@@ -17,14 +18,8 @@ Result<ModelRef> from_directory(const fs::path& directory, std::string_view name
   return ModelRef{ModelRef::Source::Directory, std::move(spec), directory, 0};
 }
 
-}  // namespace
-
-ModelSources ModelSources::from_environment(const fs::path& config_dir) { return {config_dir / "models", default_hf_cache()}; }
-
-Result<ModelRef> resolve_model(std::string_view name, const ModelSources& sources) {
-  constexpr std::size_t kLongestPath = 4096;
-  if (name.empty() || name.size() > kLongestPath || name.find('\0') != std::string_view::npos)
-    return bad_field("model", std::string(name), "a catalogue name, a folder with config.json, or org/name in the HuggingFace cache");
+// A name without its suffix.
+Result<ModelRef> resolve_plain(std::string_view name, const ModelSources& sources) {
   if (is_catalogue_name(name)) {
     auto entry = read_catalogue_entry(sources.catalogue_dir, name);
     if (entry) return ModelRef{ModelRef::Source::Catalogue, std::move(entry->spec), {}, entry->seed};
@@ -45,6 +40,26 @@ Result<ModelRef> resolve_model(std::string_view name, const ModelSources& source
               "model is \"" + std::string(name.substr(0, 200)) +
                   "\"; accepted: a folder with config.json, org/name in the HuggingFace cache, or one of " + known,
               {{"field", "model"}, {"value", std::string(name)}, {"accepted", catalogue_names(sources)}});
+}
+
+}  // namespace
+
+ModelSources ModelSources::from_environment(const fs::path& config_dir) { return {config_dir / "models", default_hf_cache()}; }
+
+Result<ModelRef> resolve_model(std::string_view name, const ModelSources& sources) {
+  constexpr std::size_t kLongestPath = 4096;
+  if (name.empty() || name.size() > kLongestPath || name.find('\0') != std::string_view::npos)
+    return bad_field("model", std::string(name), "a catalogue name, a folder with config.json, or org/name in the HuggingFace cache");
+  AMK_TRY(variant, parse_model_variant(name));
+  AMK_TRY(ref, resolve_plain(variant.model, sources));
+  if (variant.weights != WeightFormat::Stored)
+    return fail(ErrorKind::Unsupported, "int8 weights are not built yet", {{"field", "model"}, {"value", std::string(name)}});
+  if (variant.batch != 1)
+    return fail(ErrorKind::Unsupported, "a batch of " + std::to_string(variant.batch) + " is not built yet; accepted: b1",
+                {{"field", "model"}, {"value", std::string(name)}, {"accepted", "b1"}});
+  variant.model = ref.spec.name;
+  ref.spec.name = to_string(variant);
+  return ref;
 }
 
 Result<std::shared_ptr<const Weights>> load_weights(const ModelRef& ref, int threads) {

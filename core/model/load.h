@@ -27,7 +27,8 @@ struct ModelRef {
 };
 
 // Reads config only, touches no weights: cheap (predictions need nothing more). `name` is a catalogue name (toy, toy-2L, small,
-// llama-3.2-1b, …), a folder, or org/name in the HuggingFace cache. Errors name the field and the value that rule the model out.
+// llama-3.2-1b, …), a folder, or org/name in the HuggingFace cache, and may carry a suffix (model_variant.h); spec.name is canonical in it. Errors
+// name the field and the value that rule the model out.
 Result<ModelRef> resolve_model(std::string_view name, const ModelSources& sources);
 
 // Maps (checkpoint) or generates (catalogue; in parallel with `threads`, 0 = all cores, same bits for any count) the weights.

@@ -16,6 +16,10 @@ enum class RopeScaling { None, Linear, Llama3 };
 enum class DType { F32, F16, BF16, I8, I32 };
 
 constexpr int dtype_bytes(DType t) { return t == DType::F32 || t == DType::I32 ? 4 : t == DType::I8 ? 1 : 2; }
+// How a model's linear matrices, LM head included, are kept: as stored, or quantised at import to int8 with one scale a row (quantise.h). Everything
+// else is as stored.
+enum class WeightFormat { Stored, Int8 };
+
 std::string_view to_string(DType t);         // "fp32", "fp16", "bf16", "int8", "int32"
 std::string_view to_string(Architecture a);  // "llama", "mistral", "qwen2", "qwen3"
 
@@ -35,6 +39,7 @@ struct ModelSpec {
   std::string name;  // as the user wrote the workload
   Architecture architecture = Architecture::Llama;
   DType dtype = DType::BF16;  // of the stored weights
+  WeightFormat weight_format = WeightFormat::Stored;
   int vocab = 0;
   int hidden = 0;
   int intermediate = 0;
@@ -55,6 +60,7 @@ struct ModelSpec {
   int q_rows() const { return heads * head_dim; }
   int kv_rows() const { return kv_heads * head_dim; }
   int gqa() const { return heads / kv_heads; }
+  DType matrix_dtype() const { return weight_format == WeightFormat::Int8 ? DType::I8 : dtype; }  // of the linear matrices
   // Bytes of every weight matrix a decode step reads once (the embedding table counts one row; a tied head counts whole).
   std::int64_t decode_weight_bytes() const;
   std::int64_t parameters() const;
