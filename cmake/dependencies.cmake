@@ -4,7 +4,7 @@ find_path(TL_EXPECTED_INCLUDE tl/expected.hpp REQUIRED)
 find_path(NLOHMANN_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
 find_path(DOCTEST_INCLUDE doctest/doctest.h)
 find_path(CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
-find_path(BOOST_BEAST_INCLUDE boost/beast.hpp REQUIRED)  # header-only; server/http/beast_server.cpp alone sees it
+find_path(BOOST_BEAST_INCLUDE boost/beast.hpp REQUIRED)  # header-only; server/http/beast_* alone sees it
 find_path(SPDLOG_INCLUDE spdlog/spdlog.h REQUIRED)
 find_library(XXHASH_STATIC libxxhash.a REQUIRED)
 find_library(SQLITE_STATIC libsqlite3.a REQUIRED)

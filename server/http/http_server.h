@@ -1,5 +1,5 @@
 // A small HTTP/1.1 server for this machine's own clients: bounded in every direction, one thread, no thread per client.
-// The library behind it is visible in beast_server.cpp only.
+// The library behind it is visible in beast_* only.
 #pragma once
 
 #include <chrono>

@@ -27,6 +27,11 @@ class RawClient {
   RawClient& operator=(const RawClient&) = delete;
 
   void send(const std::string& bytes) { (void)!::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  std::uint16_t own_port() const {
+    sockaddr_in a{};
+    socklen_t size = sizeof a;
+    return ::getsockname(fd_, reinterpret_cast<sockaddr*>(&a), &size) == 0 ? ntohs(a.sin_port) : 0;
+  }
   void close() {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;

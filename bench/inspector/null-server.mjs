@@ -1,0 +1,23 @@
+// The least that answers MCP over HTTP: every call gets the same constant. What a client measures against it is the client's own time.
+import { createServer } from 'node:http';
+
+const tool = { name: 'amk_orchestrate_status', description: 'nothing', inputSchema: { type: 'object', properties: {} } };
+const answer = ({ method, params }) => {
+  if (method === 'initialize')
+    return { protocolVersion: params.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'null', version: '1' } };
+  if (method === 'tools/list') return { tools: [tool] };
+  return { content: [{ type: 'text', text: '{"campaigns":[]}' }], structuredContent: { campaigns: [] } };
+};
+const server = createServer((request, response) => {
+  let body = '';
+  request.on('data', (part) => { body += part; });
+  request.on('end', () => {
+    if (request.method !== 'POST') return response.writeHead(405).end();
+    const message = JSON.parse(body);
+    if (message.id === undefined) return response.writeHead(202).end();
+    const text = JSON.stringify({ jsonrpc: '2.0', id: message.id, result: answer(message) });
+    return response.writeHead(200, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(text) }).end(text);
+  });
+});
+server.listen(0, '127.0.0.1', () => console.log(JSON.stringify({ url: `http://127.0.0.1:${server.address().port}/mcp` })));
+process.on('SIGTERM', () => process.exit(0));

@@ -1,0 +1,120 @@
+#include "server/http/beast_connection.h"
+
+#include <sys/socket.h>
+
+#include "server/http/beast_exchange.h"
+
+namespace amk::http {
+namespace {
+
+bool peer_is_gone(const ErrorCode& problem) {
+  return problem && (problem == asio::error::eof || problem.category() == asio::error::get_system_category());
+}
+
+}  // namespace
+
+void Connection::arm(std::chrono::milliseconds limit, int timeout_status) {
+  deadline_.expires_after(limit);
+  deadline_.async_wait([weak = weak_from_this(), timeout_status](ErrorCode problem) {
+    const auto self = weak.lock();
+    if (problem || !self) return;
+    // A slow sender is told once and not waited for.
+    if (timeout_status && !self->writing_) return self->send_and_close(timeout_status, "the request took too long to arrive");
+    self->drop();
+  });
+}
+
+void Connection::drop() {
+  if (closed_) return;
+  closed_ = true;
+  ErrorCode ignored;
+  deadline_.cancel();
+  keep_alive_.cancel();
+  socket_.close(ignored);
+  if (exchange_) std::exchange(exchange_, nullptr)->gone();
+}
+
+void Connection::shut_down() {
+  if (answer_ == Answer::Events) {
+    close_after_ = true;
+    finish_events(exchange_.get());
+  } else {
+    drop();
+  }
+}
+
+void Connection::next_request() {
+  answer_ = Answer::None;
+  finished_ = false;
+  parser_.emplace();
+  parser_->header_limit(static_cast<std::uint32_t>(shared_->options.max_header_bytes));
+  parser_->body_limit(shared_->options.max_body_bytes);
+  if (buffer_.size() > 0) return read_head();
+  arm(shared_->options.idle_timeout);
+  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](ErrorCode problem) {
+    if (self->closed_) return;
+    if (problem) return self->drop();
+    self->read_head();
+  });
+}
+
+void Connection::read_head() {
+  arm(shared_->options.header_timeout, 408);
+  beast::http::async_read_header(socket_, buffer_, *parser_, [self = shared_from_this()](ErrorCode problem, std::size_t) { self->on_head(problem); });
+}
+
+void Connection::on_head(ErrorCode problem) {
+  if (closed_) return;
+  if (problem == beast::http::error::header_limit) return send_and_close(431, "the headers are too large");
+  if (problem == beast::http::error::body_limit) return send_and_close(413, "the body is too large");
+  if (peer_is_gone(problem) || problem == beast::http::error::end_of_stream) return drop();
+  if (problem) return send_and_close(400, "malformed request: " + problem.message());
+  if (const auto why = bad_head(parser_->get())) return send_and_close(400, *why);
+
+  const auto& head = parser_->get();
+  http10_ = head.version() == 10;
+  close_after_ = !head.keep_alive();
+  request_ = request_of(head);
+  if (auto refused = shared_->handler->admit(request_)) {
+    // Its body is not worth reading.
+    close_after_ = true;
+    answer_ = Answer::Pending;
+    return reply(nullptr, *std::move(refused));
+  }
+  if (const std::string* expect = request_.header("expect")) {
+    if (lower(*expect) != "100-continue") return send_and_close(417, "no expectation but 100-continue is understood");
+    if (!parser_->is_done()) write("HTTP/1.1 100 Continue\r\n\r\n");
+  }
+  read_body();
+}
+
+void Connection::read_body() {
+  arm(shared_->options.body_timeout, 408);
+  beast::http::async_read(socket_, buffer_, *parser_, [self = shared_from_this()](ErrorCode problem, std::size_t) { self->on_body(problem); });
+}
+
+void Connection::on_body(ErrorCode problem) {
+  if (closed_) return;
+  if (problem == beast::http::error::body_limit) return send_and_close(413, "the body is too large");
+  if (peer_is_gone(problem) || problem == beast::http::error::partial_message) return drop();
+  if (problem) return send_and_close(400, "malformed body: " + problem.message());
+  disarm();
+  request_.body = std::move(parser_->get().body());
+  answer_ = Answer::Pending;
+  exchange_ = std::make_shared<ExchangeImpl>(shared_, shared_from_this());
+  watch_for_close();
+  shared_->handler->handle(std::move(request_), exchange_);
+}
+
+void Connection::watch_for_close() {
+  // While an answer is pending nothing is read; but the end of the stream must be seen, since it cancels.
+  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this(), mine = exchange_](ErrorCode problem) {
+    if (self->closed_ || self->exchange_ != mine || !mine) return;
+    char c;
+    const ssize_t n = problem ? 0 : ::recv(self->socket_.native_handle(), &c, 1, MSG_PEEK | MSG_DONTWAIT);
+    // More bytes are the next request, sent early: it waits, and with it the watch (the socket stays readable).
+    if (n == 0 || (n < 0 && errno != EAGAIN)) self->drop();
+  });
+}
+
+}  // namespace amk::http
