@@ -1,6 +1,8 @@
 // Decode on the local GPU: milliseconds per token of any number of configs, in turn, after a check against the oracle.
 // bench_decode --model llama-3.2-1b [--configs FILE] [--check TOKENS] [--positions 192:320] [--rounds 5] [--max-seq 512] [--cache DIR] [--trace FILE]
-// FILE: one JSON object a line, {"name": …, "config": {…}}. Prints one JSON object a line.
+//              [--neighbours 1]
+// FILE: one JSON object a line, {"name": …, "config": {…}}. --neighbours 1: besides the first config, each of its knobs moved alone to each other value
+// (an ablation). Prints one JSON object a line.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -138,6 +140,25 @@ Result<std::vector<Entry>> read_entries(const std::string& path) {
   return entries;
 }
 
+// `base` and every config that differs from it in one knob and that the space allows.
+Status add_neighbours(std::vector<Entry>& entries, const ModelSpec& spec, const GpuTarget& target) {
+  const SearchSpace space = megakernel_space(spec, target);
+  AMK_TRY(base, point_of(space, entries.front().config));
+  for (std::size_t k = 0; k < space.knobs.size(); ++k) {
+    for (std::size_t c = 0; c < space.knobs[k].choices.size(); ++c) {
+      if (c == base[k]) continue;
+      Point moved = base;
+      moved[k] = static_cast<std::uint16_t>(c);
+      if (space.violated(moved) != nullptr) continue;
+      Entry e;
+      e.name = space.knobs[k].name + " = " + space.knobs[k].choices[c].dump();
+      e.config = config_at(space, moved);
+      entries.push_back(std::move(e));
+    }
+  }
+  return {};
+}
+
 // Where a token's time goes, from one traced step: per kind of task, medians over tasks of each phase, in ns.
 Status trace(GpuModel& model, const Entry& e, int position, const std::string& path) {
   PlanOptions options;
@@ -204,6 +225,7 @@ Status run(std::map<std::string, std::string> args) {
   if (args.count("--build-only") != 0) return build_only(ref.spec, entries, arg("--build-only", ""), max_seq, arg("--cache", "/tmp/amk-cubins"));
   AMK_TRY(gpus, gpu_devices());
   const GpuDevice& gpu = gpus.front();
+  if (arg("--neighbours", "0") == "1") AMK_CHECK(add_neighbours(entries, ref.spec, local_target(gpu, resources.config() / "gpus")));
   AMK_TRY(weights, load_weights(ref));
   AMK_TRY(model, GpuModel::open(gpu, weights, max_seq, arg("--cache", "/tmp/amk-cubins")));
   const auto started = std::chrono::steady_clock::now();

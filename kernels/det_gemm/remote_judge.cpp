@@ -70,7 +70,7 @@ Result<Message> RemoteJudge::call(Json request, std::chrono::milliseconds limit,
   return link_.call(request, limit, [&progress] { return progress.stop.stop_requested(); });
 }
 
-Result<Verdict> RemoteJudge::judge(const Workload& any, const Json& canonical, const std::optional<Json>& incumbent, const Progress& progress) {
+Result<Verdict> RemoteJudge::judge_against(const Workload& any, const Json& canonical, const IncumbentNow& against, const Progress& progress) {
   const auto* workload = dynamic_cast<const GemmWorkload*>(&any);
   if (workload == nullptr) return fail(ErrorKind::Internal, any.id() + " is not a det_gemm workload");
   const auto say = [&](double fraction, const char* what) {
@@ -96,6 +96,7 @@ Result<Verdict> RemoteJudge::judge(const Workload& any, const Json& canonical, c
   AMK_TRY(opened, call(std::move(open), options_.open_limit, progress));
   (void)opened;
   say(0.5, "checking and timing");
+  AMK_TRY(incumbent, against());
   const bool same = incumbent && workload->schedule_id(*incumbent) == workload->schedule_id(canonical);
   Json check = {{"op", "check"}, {"config", canonical}, {"incumbent", incumbent && !same ? *incumbent : Json(nullptr)}};
   if (options_.next_fault) check["fault"] = options_.next_fault();

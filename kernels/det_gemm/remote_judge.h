@@ -12,7 +12,7 @@ namespace amk::det_gemm {
 class RemoteJudge final : public DeviceJudge {
  public:
   RemoteJudge(const GpuDevice& device, const DeviceJudgeOptions& options, WorkerLink& link) : device_(device), options_(options), link_(link) {}
-  Result<Verdict> judge(const Workload& workload, const Json& canonical, const std::optional<Json>& incumbent, const Progress& progress) override;
+  Result<Verdict> judge_against(const Workload& workload, const Json& canonical, const IncumbentNow& incumbent, const Progress& progress) override;
 
  private:
   Result<Message> call(Json request, std::chrono::milliseconds limit, const Progress& progress);

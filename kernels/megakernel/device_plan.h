@@ -49,6 +49,9 @@ struct PlanOptions {
   std::string instruction;  // one kind alone (core/program/lower_instruction.h); empty: the whole step
   bool trace = false;
   bool fault_hang = false;  // fault injection: the first task of SM 0 never signals
+  // For racecheck, which does not understand a named barrier at which some warps only arrive (tests/gpu/megakernel/racecheck_test.cpp shows it): all
+  // warps wait at those barriers. Stricter than the kernel as it runs in that one place, and slower.
+  bool full_barriers = false;
 };
 
 // `program` must be valid and lowered from `config`. Rejected ({"rule", "message", "witness"} in data) when it does not fit the device or the VM.

@@ -171,7 +171,7 @@ Result<GpuJudge::Question> GpuJudge::question(const InstructionWorkload& workloa
   return out;
 }
 
-Result<Verdict> GpuJudge::judge(const Workload& workload, const Json& canonical, const std::optional<Json>& incumbent, const Progress& progress) try {
+Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& canonical, const IncumbentNow& against, const Progress& progress) try {
   const auto* alone = dynamic_cast<const InstructionWorkload*>(&workload);
   const auto* whole = alone != nullptr ? &alone->model() : dynamic_cast<const MegakernelWorkload*>(&workload);
   if (whole == nullptr) return fail(ErrorKind::Internal, workload.id() + " is not a megakernel workload");
@@ -247,6 +247,7 @@ Result<Verdict> GpuJudge::judge(const Workload& workload, const Json& canonical,
 
   say(0.6, "timing");
   progress.phase("timing");
+  AMK_TRY(incumbent, against());
   const bool same = incumbent && workload.schedule_id(*incumbent) == verdict.schedule_id;
   const auto asked_at = std::chrono::steady_clock::now();
   Json time = {{"op", "time"},

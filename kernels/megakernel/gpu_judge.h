@@ -29,7 +29,7 @@ class GpuJudge final : public DeviceJudge {
   // `link` outlives the judge.
   GpuJudge(GpuDevice device, DeviceJudgeOptions options, WorkerLink& link);
 
-  Result<Verdict> judge(const Workload& workload, const Json& canonical, const std::optional<Json>& incumbent, const Progress& progress) override;
+  Result<Verdict> judge_against(const Workload& workload, const Json& canonical, const IncumbentNow& incumbent, const Progress& progress) override;
 
   // Greedy decoding with the given config, token fed back on the device.
   Result<GpuDecode> decode(const MegakernelWorkload& workload, const Json& canonical, const std::vector<int>& prompt, int count, bool logits,

@@ -17,6 +17,8 @@ struct Service::Impl {
         workloads(options.gpus_dir, j) {}
 
   Result<CampaignInfo> open_campaign(const Opened& opened, const CampaignPolicy& policy = {});
+  // The campaign's best when it is asked for, kept in `held` as well. Both must outlive what is returned.
+  IncumbentNow best_of(CampaignId campaign, std::optional<Experiment>& held);
 
   ServiceOptions options;
   Store& store;

@@ -15,8 +15,8 @@ class Judge {
   virtual std::optional<GpuTarget> local_gpu() = 0;
   // What `doctor` says of GPUs, driver, NVRTC, NVML: {"gpus": […], "driver": …, …, "missing": […]}.
   virtual Json gpu_report() = 0;
-  // One whole judgement; `incumbent` (canonical config) is compared in turn where the device measures. Error: the machinery failed.
-  virtual Result<Verdict> judge(const Workload& workload, const Json& canonical, Device device, const std::optional<Json>& incumbent,
+  // One whole judgement; `incumbent` is asked for and compared in turn where the device measures. Error: the machinery failed.
+  virtual Result<Verdict> judge(const Workload& workload, const Json& canonical, Device device, const IncumbentNow& incumbent,
                                 const Progress& progress) = 0;
   // Judgements that can run at the same time on equal devices.
   virtual int lanes() { return 1; }
@@ -27,7 +27,7 @@ class CpuJudge : public Judge {
  public:
   std::optional<GpuTarget> local_gpu() override { return std::nullopt; }
   Json gpu_report() override;
-  Result<Verdict> judge(const Workload& workload, const Json& canonical, Device device, const std::optional<Json>& incumbent,
+  Result<Verdict> judge(const Workload& workload, const Json& canonical, Device device, const IncumbentNow& incumbent,
                         const Progress& progress) override;
 };
 

@@ -3,11 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdlib>
-#include <list>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "core/base/json.h"
 #include "kernels/device_judge.h"
@@ -15,6 +14,7 @@
 #include "kernels/evaluator/gpu_report.h"
 #include "kernels/evaluator/nvrtc.h"
 #include "kernels/registry.h"
+#include "orchestrator/service/lane_pool.h"
 
 namespace amk {
 namespace {
@@ -25,9 +25,8 @@ constexpr std::chrono::milliseconds kBandwidthLimit{60'000};
 struct Lane {
   GpuDevice device;
   std::unique_ptr<WorkerLink> link;
-  std::map<std::string, std::unique_ptr<DeviceJudge>> judges;  // by family
-  bool busy = false;
-  bool broken = false;  // its GPU failed a known-good probe or its worker cannot be started: left out until this process ends
+  std::mutex mutex;                                            // of judges
+  std::map<std::string, std::unique_ptr<DeviceJudge>> judges;  // by family; each is thread-safe
 };
 
 bool usable(const GpuDevice& device) { return device.sm_major >= 8 && device.cooperative_launch; }
@@ -55,51 +54,26 @@ struct LocalJudge::Impl {
       const auto gpus = gpu_devices();
       if (!gpus || !Nvrtc::open()) return;
       for (const GpuDevice& device : *gpus) {
-        if (!usable(device) || (!lanes.empty() && device.product != lanes.front().device.product)) continue;
-        Lane& lane = lanes.emplace_back();
-        lane.device = device;
-        lane.link = make_process_link(options.worker);
+        if (!usable(device) || (!lanes.empty() && device.product != lanes.front()->device.product)) continue;
+        lanes.push_back(std::make_unique<Lane>());
+        lanes.back()->device = device;
+        lanes.back()->link = make_process_link(options.worker);
       }
       if (lanes.empty()) return;
+      // Faults are injected by the order of checks, which must then be the order of candidates.
+      depth = options.next_fault ? 1 : candidates_per_gpu(std::thread::hardware_concurrency(), lanes.size());
+      pool.emplace(lanes.size(), depth);
       std::error_code code;
       std::filesystem::create_directories(options.cache, code);
-      target = local_target(lanes.front().device, options.config / "gpus");
+      target = local_target(lanes.front()->device, options.config / "gpus");
       for (const Json& gpu : amk::gpu_report(facts())["gpus"])
-        if (gpu.value("uuid", "") == lanes.front().device.uuid)
+        if (gpu.value("uuid", "") == lanes.front()->device.uuid)
           target->read_bandwidth_gbs = gpu.value("read_bandwidth_gbs", target->read_bandwidth_gbs);
     });
   }
 
-  // Waits for a free lane. Cancelled when `stop` fires; Unavailable when all are broken.
-  Result<Lane*> take(const std::stop_token& stop) {
-    std::unique_lock lock(mutex);
-    for (;;) {
-      bool any = false;
-      for (Lane& lane : lanes) {
-        any = any || !lane.broken;
-        if (lane.busy || lane.broken) continue;
-        lane.busy = true;
-        return &lane;
-      }
-      if (!any)
-        return fail(ErrorKind::Unavailable, "no GPU of this machine is usable any more: " + why_broken + " (restart the daemon once it is mended)");
-      freed.wait_for(lock, std::chrono::milliseconds(100));
-      if (stop.stop_requested()) return fail(ErrorKind::Cancelled, "cancelled while waiting for a GPU");
-    }
-  }
-  void give_back(Lane* lane, const Error* broken) {
-    {
-      const std::lock_guard lock(mutex);
-      lane->busy = false;
-      if (broken != nullptr) {
-        lane->broken = true;
-        why_broken = broken->message;
-      }
-    }
-    freed.notify_all();
-  }
-
   Result<DeviceJudge*> judge_of(Lane& lane, const Workload& workload) {
+    const std::lock_guard lock(lane.mutex);
     for (const auto& family : kernel_families()) {
       if (!family->accepts(workload.id())) continue;
       auto& held = lane.judges[std::string(family->name())];
@@ -118,10 +92,9 @@ struct LocalJudge::Impl {
   LocalJudgeOptions options;
   std::once_flag probed;
   std::optional<GpuTarget> target;
-  std::list<Lane> lanes;
-  std::mutex mutex;
-  std::condition_variable freed;
-  std::string why_broken;  // of the last lane
+  std::vector<std::unique_ptr<Lane>> lanes;
+  std::size_t depth = 1;  // candidates a lane has at once
+  std::optional<LanePool> pool;
 };
 
 LocalJudge::LocalJudge(LocalJudgeOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
@@ -134,7 +107,7 @@ std::optional<GpuTarget> LocalJudge::local_gpu() {
 
 int LocalJudge::lanes() {
   impl_->probe();
-  return std::max(1, static_cast<int>(impl_->lanes.size()));
+  return std::max(1, static_cast<int>(impl_->lanes.size() * impl_->depth));
 }
 
 Json LocalJudge::gpu_report() {
@@ -166,19 +139,20 @@ Json LocalJudge::gpu_report() {
   return report;
 }
 
-Result<Verdict> LocalJudge::judge(const Workload& workload, const Json& canonical, Device device, const std::optional<Json>& incumbent,
+Result<Verdict> LocalJudge::judge(const Workload& workload, const Json& canonical, Device device, const IncumbentNow& incumbent,
                                   const Progress& progress) {
   if (device != Device::Cuda || !local_gpu()) return CpuJudge::judge(workload, canonical, device, incumbent, progress);
-  // A GPU that breaks costs its share: the candidate moves to another one.
+  // A GPU that breaks, failing a known-good probe or its worker's start, costs its share: the candidate moves to another one.
   for (;;) {
-    AMK_TRY(lane, impl_->take(progress.stop));
+    AMK_TRY(index, impl_->pool->take(progress.stop));
     auto verdict = [&]() -> Result<Verdict> {
-      AMK_TRY(judge, impl_->judge_of(*lane, workload));
-      return judge->judge(workload, canonical, incumbent, progress);
+      AMK_TRY(judge, impl_->judge_of(*impl_->lanes[index], workload));
+      return judge->judge_against(workload, canonical, incumbent, progress);
     }();
     const bool broken = !verdict && verdict.error().kind == ErrorKind::Unavailable;
     const bool last = impl_->lanes.size() == 1;  // with one GPU the caller decides whether to try again
-    impl_->give_back(lane, broken && !last ? &verdict.error() : nullptr);
+    if (broken && !last) impl_->pool->mark_broken(index, verdict.error().message);
+    impl_->pool->give_back(index);
     if (!broken || last) return verdict;
   }
 }

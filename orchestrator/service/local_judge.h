@@ -29,9 +29,11 @@ class LocalJudge final : public CpuJudge {
   std::optional<GpuTarget> local_gpu() override;
   // Measures the read bandwidth of each usable GPU that has no figure yet: a second or two, once per GPU. A GPU that is busy keeps it for later.
   Json gpu_report() override;
-  Result<Verdict> judge(const Workload& workload, const Json& canonical, Device device, const std::optional<Json>& incumbent,
+  Result<Verdict> judge(const Workload& workload, const Json& canonical, Device device, const IncumbentNow& incumbent,
                         const Progress& progress) override;
-  int lanes() override;  // GPUs like the first: comparisons stay on one, different candidates may run on several at once
+  // GPUs like the first, times the candidates that each has in work at once (lane_pool.h): one on the GPU, the others being built. A comparison stays
+  // on one GPU.
+  int lanes() override;
 
  private:
   struct Impl;

@@ -116,7 +116,7 @@ struct Asked {
   Point point;
   Json canonical;
   Ticket ticket;
-  std::optional<Experiment> best;  // of the campaign when it was asked
+  std::optional<Experiment> best;  // of the campaign when it was asked, then when it was timed
   PhaseClock clock;
 };
 
@@ -176,16 +176,15 @@ Status conclude(Service::Impl& impl, Run& run, Asked& asked, Result<Verdict> ver
 
 // Another evaluation became the best while this one was timed against its predecessor: a candidate that looks as good must be compared with the new
 // one.
-Result<bool> overtaken(Service::Impl& impl, const Run& run, Asked& asked, const Result<Verdict>& verdict) {
-  if (!verdict || !verdict->latency_us || verdict->latency_kind != LatencyKind::MeasuredGpu || !asked.best) return false;
+Result<bool> overtaken(Service::Impl& impl, const Run& run, const Asked& asked, const Result<Verdict>& verdict) {
+  if (!verdict || !verdict->latency_us || verdict->latency_kind != LatencyKind::MeasuredGpu) return false;
   AMK_TRY(best, impl.campaigns.best(run.campaign.id));
-  if (!best || best->schedule_id == asked.best->schedule_id || !best->latency_us || *verdict->latency_us > *best->latency_us) return false;
-  asked.best = std::move(best);
-  return true;
+  if (!best || !best->latency_us || (asked.best && best->schedule_id == asked.best->schedule_id)) return false;
+  return *verdict->latency_us <= *best->latency_us;
 }
 
-// Evaluates until run.done reaches `limit` or the run is over. On several equal GPUs as many candidates are judged at once; asking, recording and
-// telling stay one at a time, and each comparison stays on its GPU.
+// Evaluates until run.done reaches `limit` or the run is over. As many candidates as the judge has lanes are judged at once (several equal GPUs; builds
+// beside the one that has the GPU); asking, recording and telling stay one at a time, and each comparison stays on its GPU.
 Status drive(Service::Impl& impl, Run& run, std::int64_t limit, bool ignore_plateau, const Progress& progress, const std::function<void()>& report) {
   std::mutex mutex;
   Status failed;
@@ -205,8 +204,7 @@ Status drive(Service::Impl& impl, Run& run, std::int64_t limit, bool ignore_plat
       Progress own = progress;
       own.enter = [&asked](std::string_view phase) { (*asked)->clock.enter(phase); };
       const auto judge = [&] {
-        const auto& best = (*asked)->best;
-        return impl.judge.judge(*run.opened.workload, (*asked)->canonical, run.opened.device, best ? std::optional(best->config) : std::nullopt, own);
+        return impl.judge.judge(*run.opened.workload, (*asked)->canonical, run.opened.device, impl.best_of(run.campaign.id, (*asked)->best), own);
       };
       auto verdict = judge();
       for (int again = 0; again < kComparedAgain; ++again) {

@@ -38,6 +38,14 @@ Status write_file(const std::filesystem::path& path, const std::string& text) {
 
 }  // namespace
 
+IncumbentNow Service::Impl::best_of(CampaignId campaign, std::optional<Experiment>& held) {
+  return [this, campaign, &held]() -> Result<std::optional<Json>> {
+    AMK_TRY(best, campaigns.best(campaign));
+    held = std::move(best);
+    return held ? std::optional(held->config) : std::nullopt;
+  };
+}
+
 void compare_predicted(Verdict& verdict, const std::optional<Experiment>& incumbent) {
   if (verdict.latency_kind != LatencyKind::Predicted || !verdict.latency_us || !incumbent || !incumbent->latency_us) return;
   Versus versus;
@@ -110,7 +118,7 @@ Result<Json> Service::eval(const EvalRequest& request, const Progress& progress)
   AMK_TRY(campaign, impl_->open_campaign(opened));
   AMK_TRY(best, impl_->campaigns.best(campaign.id));
   const auto busy = impl_->campaigns.activity(campaign.id);
-  AMK_TRY(verdict, impl_->judge.judge(workload, canonical, opened.device, best ? std::optional(best->config) : std::nullopt, progress));
+  AMK_TRY(verdict, impl_->judge.judge(workload, canonical, opened.device, impl_->best_of(campaign.id, best), progress));
   compare_predicted(verdict, best);
   if (!request.hypothesis.empty()) verdict.notes += (verdict.notes.empty() ? "" : "; ") + ("hypothesis: " + request.hypothesis);
   AMK_TRY(issued, impl_->campaigns.issue(campaign.id, std::move(verdict)));

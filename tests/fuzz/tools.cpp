@@ -19,7 +19,7 @@ class InstantJudge final : public Judge {
  public:
   std::optional<GpuTarget> local_gpu() override { return std::nullopt; }
   Json gpu_report() override { return {{"gpus", Json::array()}, {"missing", Json::array()}}; }
-  Result<Verdict> judge(const Workload& workload, const Json& canonical, Device, const std::optional<Json>&, const Progress&) override {
+  Result<Verdict> judge(const Workload& workload, const Json& canonical, Device, const IncumbentNow&, const Progress&) override {
     Verdict v;
     v.workload = workload.id();
     v.gpu = workload.target().name;

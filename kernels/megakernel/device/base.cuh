@@ -29,6 +29,7 @@ constexpr bool kConfirmed = AMK_PUBLISH == 1, kFlagged = AMK_PUBLISH == 2;
 constexpr u32 kKvNow = AMK_KV_NOW;  // flagged: where in the arena this step's k and v rows are published besides the cache
 constexpr bool kHoist = AMK_HOIST;  // the ring is long enough that a warp may open a task's first segment before the task's wait
 constexpr bool kBulk = AMK_BULK;
+constexpr bool kFullBarriers = AMK_FULL_BARRIERS;  // for racecheck: PlanOptions::full_barriers
 constexpr int kUnit = 8;         // rows of a unit: core/program/packing.h
 constexpr int kPartialTail = 4;  // floats behind a head's partial: maximum, sum, two unused
 constexpr int kBatchUnitsMax = 16;

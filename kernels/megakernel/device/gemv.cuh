@@ -154,7 +154,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   for (u32 first = 0; first < units; first += batch_units) {
     const u32 end = first + batch_units < units ? first + batch_units : units;
     const u32 buffer = consumer.batches % 2;
-    if (consumer.batches >= 2 && warp != kConsumerWarps - 1) barrier_wait(kPartialsEmpty + buffer);
+    if (!kFullBarriers && consumer.batches >= 2 && warp != kConsumerWarps - 1) barrier_wait(kPartialsEmpty + buffer);
     if (warp == kConsumerWarps - 1) epilogue.prefetch(first * kSegRows, index);
     float* partials = block.partials(buffer);
     if constexpr (kPackedLayout) {
@@ -205,6 +205,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
     trace_starved(p, index);
     if (warp != kConsumerWarps - 1) {
       barrier_arrive(kPartialsFull + buffer);
+      if constexpr (kFullBarriers) barrier_wait(kPartialsEmpty + buffer);
     } else {
       barrier_wait(kPartialsFull + buffer);
       trace_mark(p, index, kMarkReduced, lane == 0);

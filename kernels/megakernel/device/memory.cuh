@@ -183,8 +183,11 @@ struct Packets {
 // --- barriers ------------------------------------------------------------------------------------------------------------------------------
 
 // Named barriers of all consumer warps: 1 for both to wait; 3 and 4, 5 and 6 (one a partial buffer): some arrive, the rest wait.
-__device__ __forceinline__ void barrier_arrive(u32 id) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(kConsumers) : "memory"); }
 __device__ __forceinline__ void barrier_wait(u32 id) { asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(kConsumers) : "memory"); }
+__device__ __forceinline__ void barrier_arrive(u32 id) {
+  if constexpr (kFullBarriers) return barrier_wait(id);
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(kConsumers) : "memory");
+}
 constexpr u32 kPartialsFull = 3, kPartialsEmpty = 5;
 __device__ __forceinline__ void consumer_barrier() { asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory"); }
 

@@ -54,7 +54,12 @@ void test_fixtures(const Bench& bench, Checks& checks);     // every checkpoint 
 void test_knobs(const Bench& bench, Checks& checks);        // every compiled-in knob on toy and small
 void test_wrong(const Bench& bench, Checks& checks);        // a suite of wrong kernels, all refused
 void test_instruction(const Bench& bench, Checks& checks);  // every instruction kind alone
-void test_sanitize(const Bench& bench, Checks& checks);     // a few steps of every code path, short enough for compute-sanitizer; only when asked for
 void test_long(const Bench& bench, Checks& checks);         // a thousand tokens, bit for bit
+
+// Short enough for compute-sanitizer; only when asked for.
+void test_sanitize(const Bench& bench, Checks& checks);         // a few steps of every code path
+void test_racecheck(const Bench& bench, Checks& checks);        // the same built for racecheck (PlanOptions::full_barriers)
+void test_barriers_arrive(const Bench& bench, Checks& checks);  // what racecheck itself understands: racecheck_test.cpp
+void test_barriers_full(const Bench& bench, Checks& checks);
 
 }  // namespace amk::gpu_test

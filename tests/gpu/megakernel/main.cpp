@@ -84,11 +84,23 @@ int main(int argc, char** argv) {
   bench.fixtures = fixtures != nullptr ? std::filesystem::path(fixtures) : std::filesystem::path(AMK_SOURCE_DIR) / "tests/fixtures/hf";
   bench.self = std::filesystem::read_symlink("/proc/self/exe").string();
   Checks checks;
-  const std::pair<const char*, void (*)(const Bench&, Checks&)> tests[] = {
-      {"fixtures", test_fixtures},       {"knobs", test_knobs}, {"wrong", test_wrong},      {"judge", test_judge},
-      {"instruction", test_instruction}, {"long", test_long},   {"sanitize", test_sanitize}};
-  for (const auto& [name, test] : tests) {
-    if (only.empty() ? std::string_view(name) == "sanitize" : only != name) continue;
+  struct Test {
+    const char* name;
+    void (*run)(const Bench&, Checks&);
+    bool when_asked = false;  // only by --only
+  };
+  const Test tests[] = {{"fixtures", test_fixtures},
+                        {"knobs", test_knobs},
+                        {"wrong", test_wrong},
+                        {"judge", test_judge},
+                        {"instruction", test_instruction},
+                        {"long", test_long},
+                        {"sanitize", test_sanitize, true},
+                        {"racecheck", test_racecheck, true},
+                        {"barriers-arrive", test_barriers_arrive, true},
+                        {"barriers-full", test_barriers_full, true}};
+  for (const auto& [name, test, when_asked] : tests) {
+    if (only.empty() ? when_asked : only != name) continue;
     const int passed = checks.passed, failed = checks.failed;
     test(bench, checks);
     std::printf("%s: %d passed, %d failed\n", name, checks.passed - passed, checks.failed - failed);

@@ -118,7 +118,9 @@ void test_knobs(const Bench& bench, Checks& checks) {
   }
 }
 
-void test_sanitize(const Bench& bench, Checks& checks) {
+namespace {
+
+void few_steps(const Bench& bench, Checks& checks, const PlanOptions& options) {
   auto toy = bench.model("toy", 64);
   auto small = bench.model("small", 64);  // for "flagged", which needs a head_dim that toy has not
   if (!checks.check(toy, "toy opens") || !checks.check(small, "small opens")) return;
@@ -132,7 +134,7 @@ void test_sanitize(const Bench& bench, Checks& checks) {
     const auto config = config_of(text);
     if (!checks.check(config, text)) continue;
     auto& model = config->kernel.publish == Publish::Flagged ? small : toy;
-    const auto built = (*model)->build(*config);
+    const auto built = (*model)->build(*config, options);
     if (!checks.check(built, text)) continue;
     auto program = (*model)->load(*built);
     if (!checks.check(program, text)) continue;
@@ -142,6 +144,16 @@ void test_sanitize(const Bench& bench, Checks& checks) {
   }
 }
 
+}  // namespace
+
+void test_sanitize(const Bench& bench, Checks& checks) { few_steps(bench, checks, {}); }
+
+void test_racecheck(const Bench& bench, Checks& checks) {
+  PlanOptions options;
+  options.full_barriers = true;
+  few_steps(bench, checks, options);
+}
+
 // Greedy decoding, each token fed back on the device, twice over: the same tokens, whatever the timing was.
 void test_long(const Bench& bench, Checks& checks) {
   const std::pair<const char*, const char*> configs[] = {
@@ -149,7 +161,7 @@ void test_long(const Bench& bench, Checks& checks) {
       {"confirmed", R"({"tiling":{"gemv":{"N_tile":8},"attention":{"kv_block":128}},"kernel_knobs":{"publish":"confirmed"}})"},
       {"flagged", R"({"tiling":{"attention":{"kv_block":512}},"kernel_knobs":{"publish":"flagged"}})"},
   };
-  for (const char* name : {"small", "smollm2-135m", "llama-3.2-1b"}) {
+  for (const char* name : {"small", "smollm2-135m", "llama-3.2-1b", "llama-3.1-8b"}) {
     if (bench.quick && std::string(name) != "small") continue;
     const int tokens = bench.quick ? 100 : 1000;
     auto model = bench.model(name, std::string(name) == "small" ? 1200 : 1024);

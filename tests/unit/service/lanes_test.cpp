@@ -23,7 +23,7 @@ class ThreeGpus final : public CpuJudge {
   std::optional<GpuTarget> local_gpu() override { return load_gpu_target("rtx5090", kGpus).value(); }
   int lanes() override { return 3; }
 
-  Result<Verdict> judge(const Workload& workload, const Json& canonical, Device device, const std::optional<Json>& incumbent,
+  Result<Verdict> judge(const Workload& workload, const Json& canonical, Device device, const IncumbentNow& incumbent,
                         const Progress& progress) override {
     CHECK(device == Device::Cuda);
     progress.phase("timing");
@@ -43,6 +43,7 @@ class ThreeGpus final : public CpuJudge {
     v.config = canonical;
     v.schedule_id = workload.schedule_id(canonical);
     const auto us = workload.predict_us(canonical);
+    const auto best = incumbent().value();
     if (us) {
       v.status = VerdictStatus::Ok;
       v.valid = v.correct = true;
@@ -51,9 +52,9 @@ class ThreeGpus final : public CpuJudge {
       v.latency_kind = LatencyKind::MeasuredGpu;
       v.bound_us = 0.01;
       v.pct_of_roofline = 1;
-      if (incumbent) {
-        const double ratio = workload.predict_us(*incumbent).value() / *us;
-        v.versus = Versus{workload.schedule_id(*incumbent), ratio, ratio, ratio, ratio > 1 ? Decision::Faster : Decision::Slower};
+      if (best) {
+        const double ratio = workload.predict_us(*best).value() / *us;
+        v.versus = Versus{workload.schedule_id(*best), ratio, ratio, ratio, ratio > 1 ? Decision::Faster : Decision::Slower};
       }
     } else {
       v.status = VerdictStatus::Rejected;

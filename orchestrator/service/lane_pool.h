@@ -1,0 +1,44 @@
+// Which of several equal GPUs takes the next candidate. Each takes several at once: one has the GPU, the others are built meanwhile (a judge locks the
+// GPU only after building). Thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+
+namespace amk {
+
+class LanePool {
+ public:
+  // `lanes` GPUs, each with at most `depth` candidates at once. Both at least 1.
+  LanePool(std::size_t lanes, std::size_t depth);
+
+  // The unbroken lane with the fewest candidates, the first of equals; waits while all are full. Cancelled when `stop` fires; Unavailable, with the
+  // last reason given to mark_broken(), when all are broken.
+  Result<std::size_t> take(const std::stop_token& stop);
+  void give_back(std::size_t lane);
+  // Left out from now on; candidates that it has are given back as usual.
+  void mark_broken(std::size_t lane, std::string why);
+
+ private:
+  struct Lane {
+    std::size_t candidates = 0;
+    bool broken = false;
+  };
+  const std::size_t depth_;
+  std::mutex mutex_;
+  std::condition_variable_any freed_;
+  std::vector<Lane> lanes_;
+  std::string why_broken_;
+};
+
+// Candidates a GPU should have at once on a machine with so many processors: the GPU's part of an evaluation lasts about as long as a build, and a
+// build keeps one processor busy beside the oracle's and the comparison's threads. 1 to 3.
+std::size_t candidates_per_gpu(std::size_t processors, std::size_t gpus);
+
+}  // namespace amk
