@@ -30,8 +30,8 @@ struct DeviceJudgeOptions {
 class DeviceJudge {
  public:
   virtual ~DeviceJudge() = default;
-  // One whole judgement; fills everything but verdict_id. `incumbent` is timed in turn with the candidate. An Error means that the machinery failed (no
-  // memory, a broken GPU, cancelled), never that the candidate is bad.
+  // One whole judgement; fills everything but verdict_id. `incumbent` is timed in turn with the candidate. An Error means that the machinery failed
+  // (no memory, a broken GPU, cancelled), never that the candidate is bad.
   virtual Result<Verdict> judge_against(const Workload& workload, const Json& canonical, const IncumbentNow& incumbent, const Progress& progress) = 0;
   Result<Verdict> judge(const Workload& workload, const Json& canonical, const std::optional<Json>& incumbent, const Progress& progress);
 };

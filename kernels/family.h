@@ -30,8 +30,8 @@ struct Progress {
   }
 };
 
-// Whom a candidate is timed against: the canonical config, none, or why it cannot be told. Asked once, by the judging thread when it is about to time:
-// the best may have changed while the candidate was built or waited for the GPU.
+// Whom a candidate is timed against: the canonical config, none, or why it cannot be told. Asked once, by the judging thread when it is about to
+// time: the best may have changed while the candidate was built or waited for the GPU.
 using IncumbentNow = std::function<Result<std::optional<Json>>()>;
 
 // One workload on one GPU target, opened once and used for many evaluations.

@@ -1,8 +1,8 @@
 // Decode on the local GPU: milliseconds per token of any number of configs, in turn, after a check against the oracle.
 // bench_decode --model llama-3.2-1b [--configs FILE] [--check TOKENS] [--positions 192:320] [--rounds 5] [--max-seq 512] [--cache DIR] [--trace FILE]
 //              [--neighbours 1]
-// FILE: one JSON object a line, {"name": …, "config": {…}}. --neighbours 1: besides the first config, each of its knobs moved alone to each other value
-// (an ablation). Prints one JSON object a line.
+// FILE: one JSON object a line, {"name": …, "config": {…}}. --neighbours 1: besides the first config, each of its knobs moved alone to each other
+// value (an ablation). Prints one JSON object a line.
 #include <algorithm>
 #include <chrono>
 #include <cmath>

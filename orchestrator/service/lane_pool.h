@@ -1,5 +1,5 @@
-// Which of several equal GPUs takes the next candidate. Each takes several at once: one has the GPU, the others are built meanwhile (a judge locks the
-// GPU only after building). Thread-safe.
+// Which of several equal GPUs takes the next candidate. Each takes several at once: one has the GPU, the others are built meanwhile (a judge locks
+// the GPU only after building). Thread-safe.
 #pragma once
 
 #include <condition_variable>

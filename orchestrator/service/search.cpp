@@ -183,8 +183,8 @@ Result<bool> overtaken(Service::Impl& impl, const Run& run, const Asked& asked, 
   return *verdict->latency_us <= *best->latency_us;
 }
 
-// Evaluates until run.done reaches `limit` or the run is over. As many candidates as the judge has lanes are judged at once (several equal GPUs; builds
-// beside the one that has the GPU); asking, recording and telling stay one at a time, and each comparison stays on its GPU.
+// Evaluates until run.done reaches `limit` or the run is over. As many candidates as the judge has lanes are judged at once (several equal GPUs;
+// builds beside the one that has the GPU); asking, recording and telling stay one at a time, and each comparison stays on its GPU.
 Status drive(Service::Impl& impl, Run& run, std::int64_t limit, bool ignore_plateau, const Progress& progress, const std::function<void()>& report) {
   std::mutex mutex;
   Status failed;
