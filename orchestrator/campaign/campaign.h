@@ -117,7 +117,23 @@ class CampaignService {
   Result<Recorded> finish(const Ticket& ticket, Verdict verdict, const Json& phases = nullptr);
   // The machine failed (worker lost, no GPU, cancelled): outcome lost, counted against nobody.
   Result<Recorded> lose(const Ticket& ticket, std::string_view reason);
-  // Leases that ran out: queued again if enqueued and tried less than three times, else lost. Returns how many. Call every few seconds.
+  // While it lives, expire_leases() renews this lease: what a loop of this process keeps while it judges, for as long as that takes. A loop that
+  // dies lets go of it with the rest of its stack.
+  class [[nodiscard]] Hold {
+   public:
+    Hold(Hold&&) noexcept;
+    Hold& operator=(Hold&&) noexcept;
+    ~Hold();
+
+   private:
+    friend class CampaignService;
+    struct State;
+    explicit Hold(std::shared_ptr<State> state);
+    std::shared_ptr<State> state_;
+  };
+  Hold hold(const Ticket& ticket, std::int64_t lease_us = 600'000'000);
+  // Leases that ran out and that nobody holds: queued again if enqueued and tried less than three times, else lost. Returns how many. The
+  // application calls it every few seconds; most calls only read.
   Result<int> expire_leases();
 
   // Rejected {"reason": "quarantined"} when this config came out faster than physics allows: do not evaluate it again.

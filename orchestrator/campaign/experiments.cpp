@@ -1,4 +1,4 @@
-// begin, enqueue, claim, renew, expire: how an experiment gets and loses its worker.
+// begin, enqueue, claim: how an experiment gets its worker. How it loses it again: leases.cpp.
 #include <utility>
 
 #include "core/base/parse_json.h"
@@ -9,17 +9,9 @@
 namespace amk {
 namespace {
 
-constexpr std::int64_t kMostAttempts = 3;
-constexpr std::int64_t kLongestLease = std::int64_t{24} * 3600 * 1'000'000;
-
 Status check_text(std::string_view field, const std::string& text, std::size_t most) {
   if (text.size() <= most) return {};
   return bad_field(field, text, "at most " + std::to_string(most) + " bytes");
-}
-
-Status check_lease(std::int64_t lease_us) {
-  if (lease_us <= 0 || lease_us > kLongestLease) return bad_field("lease_us", lease_us, "more than 0, at most 24 hours");
-  return {};
 }
 
 Status check_request(const BeginRequest& r) {
@@ -143,79 +135,6 @@ Result<std::optional<CampaignService::Claim>> CampaignService::claim_next(Campai
   AMK_TRY(claim, impl_->store.write<std::optional<Claim>>("claiming an experiment", std::move(body)));
   if (claim) impl_->time->start(id, claim->ticket.experiment);
   return claim;
-}
-
-Status CampaignService::renew(const Ticket& ticket, std::int64_t lease_us) {
-  AMK_CHECK(check_lease(lease_us));
-  return impl_->store
-      .write<bool>("renewing a lease",
-                   [ticket, until = impl_->boot_us() + lease_us](sql::Connection& c) -> Result<bool> {
-                     AMK_TRY(changed, c.run("UPDATE experiments SET lease_until_us = ?3 WHERE id = ?1 AND generation = ?2 AND state = 1",
-                                            raw(ticket.experiment), ticket.generation, until));
-                     if (changed == 0)
-                       return fail(ErrorKind::Conflict, "the lease on " + to_string(ticket.experiment) + " has passed on",
-                                   {{"reason", "stale-lease"}, {"experiment", to_string(ticket.experiment)}, {"generation", ticket.generation}});
-                     return true;
-                   })
-      .map([](bool) {});
-}
-
-Result<int> CampaignService::Impl::release(std::string_view reason) {
-  auto body = [incarnation = store.incarnation(), boot = boot_us(), wall = wall_us(),
-               why = std::string(reason)](sql::Connection& c) -> Result<std::vector<Ticket>> {
-    struct Open {
-      ExperimentId id;
-      CampaignId campaign;
-      std::int64_t seq, generation, attempts, config;
-      bool requeue;
-    };
-    std::vector<Open> open;
-    {
-      AMK_TRY(row, c.query("SELECT id, campaign, seq, generation, attempts, config, requeue FROM experiments "
-                           "WHERE state = 1 AND (incarnation <> ?1 OR lease_until_us <= ?2)",
-                           incarnation, boot));
-      for (;;) {
-        AMK_TRY(more, row.next());
-        if (!more) break;
-        open.push_back({ExperimentId{row.i64(0)}, CampaignId{row.i64(1)}, row.i64(2), row.i64(3), row.i64(4), row.i64(5), row.i64(6) != 0});
-      }
-    }
-    std::vector<Ticket> out;
-    for (const Open& e : open) {
-      AMK_TRY(campaign, rows::load_campaign(c, e.campaign));
-      if (e.requeue && e.attempts < kMostAttempts) {
-        AMK_CHECK(c.run("UPDATE experiments SET state = 0, lease_until_us = 0 WHERE id = ?1", raw(e.id)));
-        --campaign.running;
-        ++campaign.queued;
-      } else {
-        transitions::Ending ending;
-        ending.experiment = e.id;
-        ending.config = e.config;
-        ending.judgement = {Outcome::Lost, why, false};
-        ending.generation = e.generation + 1;
-        ending.wall_us = wall;
-        AMK_CHECK(transitions::end_experiment(c, campaign, ending));
-      }
-      AMK_CHECK(rows::save_campaign(c, campaign));
-      out.push_back({e.campaign, e.id, e.seq, e.generation, false});
-    }
-    return out;
-  };
-  AMK_TRY(released, store.write<std::vector<Ticket>>("releasing leases", std::move(body)));
-  for (const Ticket& ticket : released) time->stop(ticket.campaign, ticket.experiment);
-  if (!released.empty()) ended();
-  return static_cast<int>(released.size());
-}
-
-Result<int> CampaignService::expire_leases() {
-  AMK_CHECK(impl_->charge_idle_time());
-  // Most calls find nothing: that is seen without a write.
-  AMK_TRY(stale, impl_->store.read<bool>([incarnation = impl_->store.incarnation(), boot = impl_->boot_us()](sql::Connection& c) -> Result<bool> {
-    AMK_TRY(row, c.query("SELECT 1 FROM experiments WHERE state = 1 AND (incarnation <> ?1 OR lease_until_us <= ?2) LIMIT 1", incarnation, boot));
-    return row.next();
-  }));
-  if (!stale) return 0;
-  return impl_->release("lease-expired");
 }
 
 }  // namespace amk

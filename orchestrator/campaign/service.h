@@ -8,6 +8,7 @@
 #include <string>
 
 #include "orchestrator/campaign/campaign.h"
+#include "orchestrator/campaign/held_leases.h"
 #include "orchestrator/campaign/rows.h"
 #include "orchestrator/campaign/time_account.h"
 
@@ -19,7 +20,8 @@ struct CampaignService::Impl {
   explicit Impl(Store& s) : store(s), time(std::make_shared<TimeAccount>(s.clock())) {}
 
   Store& store;
-  std::shared_ptr<TimeAccount> time;  // shared with activities, which may outlive the service
+  std::shared_ptr<TimeAccount> time;                                  // shared with activities, which may outlive the service
+  std::shared_ptr<HeldLeases> held = std::make_shared<HeldLeases>();  // shared with holds, which may outlive the service
   std::function<void()> on_end;
 
   // Advice given last, by campaign: so that next() does not repeat itself.
@@ -40,11 +42,13 @@ struct CampaignService::Impl {
   }
   // Experiments of which nobody will report any more: back to their queue, or lost. Returns how many.
   Result<int> release(std::string_view reason);
+  Status renew_held();
   Status charge_idle_time();
   // finish() and lose(): one transaction, then the account of time and the callback.
   Result<Recorded> end(std::shared_ptr<WorkerReport> report, std::string_view what);
 };
 
+Status check_lease(std::int64_t lease_us);
 // Unavailable when new work should wait for space.
 Status refuse_when_full(const Store& store);
 // Checks that a verdict survives its own text form: what is stored must be readable.

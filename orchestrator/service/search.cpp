@@ -116,6 +116,7 @@ struct Asked {
   Point point;
   Json canonical;
   Ticket ticket;
+  CampaignService::Hold held;      // until the verdict is recorded
   std::optional<Experiment> best;  // of the campaign when it was asked, then when it was timed
   PhaseClock clock;
 };
@@ -150,8 +151,9 @@ Result<std::optional<Asked>> ask_one(Service::Impl& impl, Run& run, bool ignore_
       run.stopped = begun->done_reason;
       return std::nullopt;
     }
+    CampaignService::Hold held = impl.campaigns.hold(*begun->ticket);
     AMK_TRY(best, impl.campaigns.best(id));
-    return Asked{*point, std::move(canonical), *begun->ticket, std::move(best), std::move(clock)};
+    return Asked{*point, std::move(canonical), *begun->ticket, std::move(held), std::move(best), std::move(clock)};
   }
 }
 

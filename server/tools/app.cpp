@@ -1,5 +1,10 @@
 #include "server/tools/app.h"
 
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+
 #include "core/base/resources.h"
 #include "orchestrator/service/local_judge.h"
 #include "orchestrator/store/job_records.h"
@@ -65,6 +70,28 @@ class StoreJournal final : public JobJournal {
   JobRecords records_;
 };
 
+// Looks for leases that ran out, now and then, on a thread of its own: a store that waits for its disk must not keep the daemon's sockets waiting.
+class Tender {
+ public:
+  Tender(CampaignService& campaigns, std::chrono::milliseconds every)
+      : thread_([&campaigns, every](const std::stop_token& stop) { tend(campaigns, every, stop); }) {}
+
+ private:
+  static void tend(CampaignService& campaigns, std::chrono::milliseconds every, const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    std::unique_lock lock(mutex);
+    bool failing = false;
+    while (!wake.wait_for(lock, stop, every, [&] { return stop.stop_requested(); })) {
+      const auto released = campaigns.expire_leases();
+      if (released && *released > 0) daemon::log_line("warning", std::to_string(*released) + " experiments lost their worker");
+      if (!released && !failing) daemon::log_line("warning", "leases could not be looked at: " + released.error().message);
+      failing = !released;
+    }
+  }
+  std::jthread thread_;
+};
+
 }  // namespace
 
 struct App::Impl {
@@ -72,7 +99,8 @@ struct App::Impl {
   std::unique_ptr<Judge> judge;
   std::unique_ptr<Service> service;
   std::unique_ptr<StoreJournal> journal;
-  std::unique_ptr<JobManager> jobs;  // last: its jobs use all of the above
+  std::unique_ptr<JobManager> jobs;  // its jobs use all of the above
+  std::optional<Tender> tender;      // last: uses the service
 };
 
 App::App() : impl_(std::make_unique<Impl>()) {}
@@ -84,6 +112,7 @@ Result<std::shared_ptr<App>> App::open(const AppOptions& options) {
   Impl& impl = *app->impl_;
   StoreOptions store_options;
   store_options.workspace = options.workspace;
+  if (options.clock != nullptr) store_options.clock = options.clock;
   AMK_TRY(store, Store::open(store_options));
   impl.store = std::move(store);
   LocalJudgeOptions judge_options;
@@ -98,6 +127,7 @@ Result<std::shared_ptr<App>> App::open(const AppOptions& options) {
   JobManager::Options job_options;
   job_options.journal = impl.journal.get();
   impl.jobs = std::make_unique<JobManager>(job_options);
+  impl.tender.emplace(impl.service->campaigns(), options.tend_every);
   return app;
 }
 

@@ -2,11 +2,13 @@
 // --no-daemon calls in-process. Thread-safe.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "orchestrator/service/service.h"
 #include "server/daemon/jobs.h"
@@ -18,6 +20,8 @@ struct AppOptions {
   std::filesystem::path workspace;
   std::function<std::string()> next_fault;                  // programs for tests only: LocalJudgeOptions::next_fault
   std::function<std::unique_ptr<Judge>()> make_judge = {};  // tests only: instead of the local judge
+  const Clock* clock = nullptr;                             // tests only: instead of the system's; outlives the app
+  std::chrono::milliseconds tend_every{5'000};              // how often leases that ran out are looked for
 };
 
 class App {
