@@ -1,6 +1,7 @@
 #include "kernels/worker.h"
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "core/base/json.h"
 #include "kernels/device_judge.h"
@@ -77,9 +78,14 @@ class LocalLink final : public WorkerLink {
 
 std::unique_ptr<WorkerLink> make_local_link() { return std::make_unique<LocalLink>(); }
 
-int run_gpu_worker(int in, int out, bool faults) {
-  const Json confined = confine_worker({in, out});
-  if (confined.contains("why")) std::fprintf(stderr, "amk worker: not confined: %s\n", confined["why"].get<std::string>().c_str());
+int run_gpu_worker(int in, int out, const std::filesystem::path& cache, bool faults) {
+  std::error_code code;
+  std::filesystem::create_directories(cache / "tmp", code);
+  // Where the compiler and the driver put what they would put into /tmp and the home folder.
+  ::setenv("TMPDIR", (cache / "tmp").c_str(), 1);
+  ::setenv("CUDA_CACHE_PATH", (cache / "driver").c_str(), 0);
+  const Json confined = confine_worker({in, out}, {cache});
+  if (confined.contains("why")) std::fprintf(stderr, "amk worker: not wholly confined: %s\n", confined["why"].get<std::string>().c_str());
   Worker worker(faults);
   return serve_worker(in, out, [&worker](const Message& request) { return worker.handle(request); });
 }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "core/base/json.h"
+#include "kernels/evaluator/read_only_files.h"
 
 namespace amk {
 namespace {
@@ -108,7 +109,7 @@ std::string refuse_calls() {
 
 }  // namespace
 
-Json confine_worker(std::initializer_list<int> keep) {
+Json confine_worker(std::initializer_list<int> keep, const std::vector<std::filesystem::path>& writable) {
   const rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
   std::vector<int> kept(keep);
@@ -117,9 +118,10 @@ Json confine_worker(std::initializer_list<int> keep) {
   Json done;
   done["capabilities_dropped"] = drop_capabilities();
   done["no_new_privileges"] = ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
-  const std::string why = refuse_calls();
-  done["network"] = why.empty() ? "refused" : "as before";
-  if (!why.empty()) done["why"] = why;
+  const std::string files = make_files_read_only(writable), calls = refuse_calls();
+  done["files"] = files.empty() ? "read-only" : "as before";
+  done["network"] = calls.empty() ? "refused" : "as before";
+  if (!files.empty() || !calls.empty()) done["why"] = files + (files.empty() || calls.empty() ? "" : "; ") + calls;
   return done;
 }
 

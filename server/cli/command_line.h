@@ -26,6 +26,7 @@ struct Globals {
 
 // Everything that CLI11 fills in. One verb runs, so that verbs may share fields.
 struct Arguments {
+  std::string worker_cache;
   std::string op, model, gpu = "auto", device = "auto", config, start_config, hypothesis, strategy, request_key, campaign, job_id, file, source;
   std::string status, kind, description, verdict_id, idempotency_key, outcome, latency_kind, schedule_id, sort, cursor, group, out, prompt,
       prompt_ids, logits;

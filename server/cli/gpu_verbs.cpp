@@ -83,7 +83,7 @@ Result<LocalGpu> LocalGpu::open(const std::string& model) {
   options.cache_folder = default_cache_folder() / "kernels";
   std::error_code code;
   std::filesystem::create_directories(options.cache_folder, code);
-  out.link = make_process_link({"/proc/self/exe", "worker"});
+  out.link = make_process_link({"/proc/self/exe", "worker", "--cache", default_cache_folder().string()});
   out.judge = std::make_unique<GpuJudge>(out.device, options, *out.link);
   return out;
 }

@@ -108,9 +108,9 @@ void CommandLine::declare_local() {
   traced->callback([this] { action_ = [this] { return trace_step(); }; });
 
   // What amk itself starts to run candidates: requests on stdin, replies on stdout.
-  app_.add_subcommand("worker", "")->group("")->callback([this] {
-    action_ = [this] { return run_gpu_worker(STDIN_FILENO, stdout_fd_, fault_injection().has_value()); };
-  });
+  CLI::App* worker = app_.add_subcommand("worker", "")->group("");
+  worker->add_option("--cache", a_.worker_cache, "The one folder that it may write")->required();
+  worker->callback([this] { action_ = [this] { return run_gpu_worker(STDIN_FILENO, stdout_fd_, a_.worker_cache, fault_injection().has_value()); }; });
 
   CLI::App* serve =
       app_.add_subcommand("serve", "Run the workspace's daemon in the foreground; --http adds MCP over HTTP, --stop ends a running one");

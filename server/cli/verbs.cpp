@@ -68,7 +68,10 @@ Result<std::vector<int>> generate_by_vm(const std::shared_ptr<const Weights>& we
 Result<Json> compile(const CompileOptions& options) {
   AMK_TRY(device, device_from(options.device));
   AMK_TRY(resources, find_resources());
-  LocalJudge judge({resources.config(), default_cache_folder(), {"/proc/self/exe", "worker"}, {}});  // "auto" is the GPU of this machine
+  LocalJudge judge({resources.config(),
+                    default_cache_folder(),
+                    {"/proc/self/exe", "worker", "--cache", default_cache_folder().string()},
+                    {}});  // "auto" is the GPU of this machine
   Workloads workloads(resources.config() / "gpus", judge);
   AMK_TRY(opened, workloads.open(options.model, options.gpu, "cpu"));
   AMK_TRY(canonical, opened.workload->canonical(options.config));

@@ -118,7 +118,7 @@ Result<std::shared_ptr<App>> App::open(const AppOptions& options) {
   LocalJudgeOptions judge_options;
   judge_options.config = resources.config();
   judge_options.cache = default_cache_folder();
-  judge_options.worker = {"/proc/self/exe", "worker"};
+  judge_options.worker = {"/proc/self/exe", "worker", "--cache", judge_options.cache.string()};
   judge_options.next_fault = options.next_fault;
   impl.judge = options.make_judge ? options.make_judge() : std::make_unique<LocalJudge>(std::move(judge_options));
   AMK_TRY(service, Service::create({options.workspace, resources.config() / "gpus", version()}, *impl.store, *impl.judge));

@@ -41,7 +41,7 @@ struct Bench {
   Result<std::unique_ptr<GpuModel>> model(const std::string& name, int max_seq) const;
   // `fault`: what the worker shall do in the next checks; read at every check.
   std::unique_ptr<GpuJudge> judge(WorkerLink& link, const std::string* fault = nullptr) const;
-  std::unique_ptr<WorkerLink> process_link() const { return make_process_link({self, "--worker"}); }
+  std::unique_ptr<WorkerLink> process_link() const { return make_process_link({self, "--worker", cache.string()}); }
   std::vector<std::string> fixture_models() const;
 };
 

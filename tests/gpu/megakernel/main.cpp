@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   Bench bench;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
-    if (argument == "--worker") return run_gpu_worker(0, 1, true);
+    if (argument == "--worker" && i + 1 < argc) return run_gpu_worker(0, 1, argv[i + 1], true);
     if (argument == "--quick") {
       bench.quick = true;
     } else if (argument == "--only" && i + 1 < argc) {

@@ -2,10 +2,13 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <thread>
 
@@ -13,11 +16,18 @@
 #include "kernels/evaluator/framing.h"
 #include "kernels/evaluator/gpu_lock.h"
 #include "kernels/evaluator/worker_process.h"
+#include "tests/support/temp_folder.h"
 
 using namespace amk;
 using namespace std::chrono_literals;
 
 namespace {
+
+// 0: this kernel has none.
+int landlock_version() {
+  const long version = syscall(SYS_landlock_create_ruleset, nullptr, 0, 1);  // LANDLOCK_CREATE_RULESET_VERSION
+  return version > 0 ? static_cast<int>(version) : 0;
+}
 
 std::vector<std::string> worker_argv() { return {AMK_WORKER_CHILD}; }
 
@@ -174,18 +184,22 @@ TEST_CASE("worker: replies of any shape are errors, never exceptions; a flood of
   CHECK_FALSE(worker->alive());
 }
 
-TEST_CASE("worker: a confined one has no network, no exec, no eye on other processes, and what a CUDA context needs") {
+TEST_CASE("worker: a confined one has no network, no exec, no eye on other processes, no files to write, and what a CUDA context needs") {
   const int inherited = open("/dev/null", O_RDONLY);  // on purpose without O_CLOEXEC
   REQUIRE(inherited > 2);
+  const test::TempFolder outside, inside;
+  for (const auto& folder : {outside.path, inside.path})
+    for (const char* name : {"old", "victim"}) std::ofstream(folder / name) << "some text";
+  const Json request = {{"op", "tries"}, {"inherited", inherited}, {"outside", outside.path.string()}, {"inside", inside.path.string()}};
   auto argv = worker_argv();
   auto free_worker = WorkerProcess::start(argv);
   REQUIRE(free_worker);
-  const auto free_reply = free_worker->call({{"op", "tries"}, {"inherited", inherited}}, 20s);
-  argv.push_back("--confined");
+  const auto free_reply = free_worker->call(request, 20s);
+  argv.insert(argv.end(), {"--confined", inside.path.string()});
   auto worker = WorkerProcess::start(argv);
   close(inherited);
   REQUIRE(worker);
-  const auto reply = worker->call({{"op", "tries"}, {"inherited", inherited}}, 20s);
+  const auto reply = worker->call(request, 20s);
   REQUIRE_MESSAGE(reply, reply.error().message);
   const Json& confined = reply->body.at("confined");
   const Json& tries = reply->body.at("tries");
@@ -197,6 +211,20 @@ TEST_CASE("worker: a confined one has no network, no exec, no eye on other proce
   CHECK(tries.at("core_limit") == 0);
   CHECK(tries.at("inherited") == EBADF);
   for (const char* needed : {"unix", "netlink", "socketpair", "pipe", "fork", "ioctl", "memory"}) CHECK_MESSAGE(tries.at(needed) == 0, needed);
+  for (const auto& [what, outcome] : reply->body.at("inside").items()) CHECK_MESSAGE(outcome == 0, what);
+  const Json& devices = reply->body.at("devices");
+  for (const char* needed : {"null", "shared_memory", "own_name"}) CHECK_MESSAGE(devices.at(needed) == 0, needed);
+  if (confined.at("files") == "read-only") {
+    for (const auto& [what, outcome] : reply->body.at("outside").items())
+      // The first Landlock could not forbid to cut files that may not be opened for writing.
+      if (what != "read" && !(what == "cut" && outcome == 0 && landlock_version() < 3)) CHECK_MESSAGE(outcome == EACCES, what);
+    CHECK(reply->body.at("outside").at("read") == 0);
+    CHECK(std::filesystem::exists(outside.path / "victim"));
+    CHECK(devices.at("kmsg") != 0);
+    if (landlock_version() >= 6) CHECK(devices.at("signal_to_parent") == EPERM);
+  } else {
+    MESSAGE("this kernel has no Landlock: " << confined.at("why").get<std::string>());
+  }
   if (confined.at("network") != "refused") {
     MESSAGE("this kernel has no seccomp: " << confined.at("why").get<std::string>());
     return;

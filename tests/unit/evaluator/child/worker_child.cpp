@@ -6,6 +6,7 @@
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <string_view>
 #include <thread>
 #include <tuple>
@@ -62,12 +64,45 @@ Json tries(int inherited) {
   return out;
 }
 
+// In a folder that holds the file "old" and the folder "full". 0: it worked, else errno.
+Json tries_files(const std::filesystem::path& folder) {
+  const auto outcome = [](long result) { return result >= 0 ? 0 : errno; };
+  const auto at = [&folder](const char* name) { return (folder / name).string(); };
+  Json out;
+  out["read"] = outcome(::open(at("old").c_str(), O_RDONLY));
+  out["write"] = outcome(::open(at("old").c_str(), O_WRONLY));
+  out["cut"] = outcome(::truncate(at("old").c_str(), 1));
+  out["make"] = outcome(::open(at("new").c_str(), O_WRONLY | O_CREAT, 0600));
+  out["folder"] = outcome(::mkdir(at("folder").c_str(), 0700));
+  out["link"] = outcome(::symlink("/etc/passwd", at("link").c_str()));
+  out["socket"] = outcome(::mknod(at("socket").c_str(), S_IFSOCK | 0600, 0));
+  out["rename"] = outcome(::rename(at("old").c_str(), at("renamed").c_str()));
+  out["remove"] = outcome(::unlink(at("victim").c_str()));
+  std::thread([&] { out["make_in_a_thread"] = outcome(::open(at("newer").c_str(), O_WRONLY | O_CREAT, 0600)); }).join();
+  return out;
+}
+
+Json tries_devices() {
+  const auto outcome = [](long result) { return result >= 0 ? 0 : errno; };
+  Json out;
+  out["null"] = outcome(::open("/dev/null", O_RDWR));
+  out["shared_memory"] = outcome(::shm_open("/amk-worker-test", O_RDWR | O_CREAT, 0600));
+  ::shm_unlink("/amk-worker-test");
+  out["own_name"] = outcome(::open("/proc/self/comm", O_WRONLY));
+  out["kmsg"] = outcome(::open("/dev/kmsg", O_WRONLY));
+  out["signal_to_parent"] = outcome(::kill(::getppid(), 0));
+  return out;
+}
+
 }  // namespace
 
-// "--confined": gives up what a GPU worker gives up, first.
+// "--confined FOLDER…": gives up what a GPU worker gives up, first, and keeps these folders.
 int main(int argc, char** argv) {
   Json confined;
-  if (argc > 1 && std::string_view(argv[1]) == "--confined") confined = confine_worker({0, 1});
+  if (argc > 1 && std::string_view(argv[1]) == "--confined") {
+    std::vector<std::filesystem::path> writable(argv + 2, argv + argc);
+    confined = confine_worker({0, 1}, writable);
+  }
   return serve_worker(0, 1, [&confined](const Message& request) -> Result<Message> {
     const std::string op = request.body.value("op", "");
     Message reply;
@@ -100,6 +135,9 @@ int main(int argc, char** argv) {
     }
     if (op == "tries") {
       reply.body = {{"confined", confined}, {"tries", tries(request.body.at("inherited").get<int>())}};
+      reply.body["outside"] = tries_files(request.body.at("outside").get<std::string>());
+      reply.body["inside"] = tries_files(request.body.at("inside").get<std::string>());
+      reply.body["devices"] = tries_devices();
       return reply;
     }
     if (op == "raw") {
