@@ -63,6 +63,9 @@ class Workload {
   virtual Result<Json> compile(const Json& canonical) const = 0;
 };
 
+// A verdict that says what was asked (workload, gpu, regime, config, schedule_id) and nothing yet of the answer.
+Verdict verdict_of(const Workload& workload, const Json& canonical);
+
 class DeviceJudge;
 class DeviceService;
 class WorkerLink;

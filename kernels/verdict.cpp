@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/family.h"
+
 namespace amk {
 namespace {
 
@@ -219,6 +221,16 @@ std::string_view to_string(Decision decision) { return name_of(kDecisionNames, d
 
 Decision decision_of(Comparison outcome) {
   return outcome == Comparison::Faster ? Decision::Faster : outcome == Comparison::Slower ? Decision::Slower : Decision::Inconclusive;
+}
+
+Verdict verdict_of(const Workload& workload, const Json& canonical) {
+  Verdict verdict;
+  verdict.workload = workload.id();
+  verdict.gpu = workload.target().name;
+  verdict.regime = workload.regime();
+  verdict.config = canonical;
+  verdict.schedule_id = workload.schedule_id(canonical);
+  return verdict;
 }
 
 void reject(Verdict& verdict, const Error& error, std::string_view stage) {

@@ -27,7 +27,7 @@ Result<SearchResult> run_search(Runner& runner, const SearchRun& run, const Reso
   AMK_TRY(problem, parse_workload(run.workload, {}));
   AMK_TRY(workload, GemmWorkload::create(problem, runner.target()));
   GpuJudgeOptions judge_options;
-  judge_options.rounds = 7;
+  judge_options.fewest_rounds = 4;
   AMK_TRY(judge, GpuJudge::create(runner, workload, run.seed * 7919, judge_options));
   StrategyOptions options;
   options.seed = run.seed;

@@ -121,6 +121,17 @@ Result<Compared> Bed::check(const std::function<Status(const Buffers&)>& launch)
   return result;
 }
 
+Status Bed::poison_outputs() {
+  for (const Buffers& buffers : sets_) AMK_CHECK(cuda::fill_u8(buffers.out, kPoisonByte, static_cast<std::size_t>(out_bytes_), runner_->stream()));
+  return {};
+}
+
+Status Bed::launch_all(const Contender& contender) {
+  AMK_CHECK(poison_outputs());
+  for (const Buffers& buffers : sets_) AMK_CHECK(contender.launch(buffers));
+  return {};
+}
+
 Result<Compared> Bed::check_outputs(int count) {
   Compared total;
   for (int i = 0; i < std::min(count, sets()); ++i) {
@@ -182,41 +193,22 @@ Result<std::int64_t> Bed::oracle_mismatches(int blocks, std::uint64_t seed, std:
   return wrong;
 }
 
+Result<GraphContestant> Bed::contestant(const Contender& contender, double sample_us) {
+  return GraphContestant::record(runner_->stream(), sets_, contender.launch, sample_us);
+}
+
 Result<std::vector<Timing>> Bed::race(const std::vector<Contender>& contenders, int rounds, double sample_us) {
-  const cuda::Stream& stream = runner_->stream();
-  AMK_TRY(start, cuda::Event::create());
-  AMK_TRY(stop, cuda::Event::create());
-  std::vector<Graph> graphs;
-  std::vector<int> launches;
+  std::vector<GraphContestant> graphs;
   for (const Contender& contender : contenders) {
-    // One untimed pass over all sets, then one timed, to size the graph.
-    double estimate_us = 0;
-    for (int pass = 0; pass < 2; ++pass) {
-      AMK_CHECK(start.record(stream));
-      for (const Buffers& buffers : sets_) AMK_CHECK(contender.launch(buffers));
-      AMK_CHECK(stop.record(stream));
-      AMK_CHECK(stop.synchronize());
-      AMK_TRY(us, cuda::Event::elapsed_us(start, stop));
-      estimate_us = us / static_cast<double>(sets_.size());
-    }
-    const int count = std::clamp(static_cast<int>(std::ceil(sample_us / std::max(estimate_us, 1.0))), sets(), 400);
-    AMK_TRY(graph, Graph::record(stream, [&]() -> Status {
-              for (int i = 0; i < count; ++i) AMK_CHECK(contender.launch(sets_[static_cast<std::size_t>(i) % sets_.size()]));
-              return {};
-            }));
+    AMK_TRY(graph, contestant(contender, sample_us));
     graphs.push_back(std::move(graph));
-    launches.push_back(count);
   }
   std::vector<std::vector<double>> samples(contenders.size());
   for (int round = -1; round < rounds; ++round) {
     for (std::size_t turn = 0; turn < contenders.size(); ++turn) {
       const std::size_t i = round % 2 == 0 ? turn : contenders.size() - 1 - turn;
-      AMK_CHECK(start.record(stream));
-      AMK_CHECK(graphs[i].launch(stream));
-      AMK_CHECK(stop.record(stream));
-      AMK_CHECK(stop.synchronize());
-      AMK_TRY(us, cuda::Event::elapsed_us(start, stop));
-      if (round >= 0) samples[i].push_back(us / launches[i]);
+      AMK_TRY(us, graphs[i].sample_us());
+      if (round >= 0) samples[i].push_back(us);
     }
   }
   std::vector<Timing> timings;

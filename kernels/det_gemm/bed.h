@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "kernels/det_gemm/driver_extras.h"
+#include "kernels/det_gemm/graph_contestant.h"
 #include "kernels/det_gemm/oracle.h"
 #include "kernels/det_gemm/runner.h"
 
@@ -49,6 +49,11 @@ class Bed {
   // meanwhile.
   Result<Compared> check(const std::function<Status(const Buffers&)>& launch);
 
+  Status poison_outputs();  // of every set
+
+  // One launch on every set, the outputs poisoned before; nothing waits in between.
+  Status launch_all(const Contender& contender);
+
   // Compares what lies in the outputs now (of the last race) with the plain kernel, for `count` sets.
   Result<Compared> check_outputs(int count);
 
@@ -56,8 +61,11 @@ class Bed {
   // verified; the number of elements that are wrong. `checked` counts up.
   Result<std::int64_t> oracle_mismatches(int blocks, std::uint64_t seed, std::int64_t& checked);
 
-  // Every contender in turn, `rounds` rounds after a warm-up, forward and backward alternately; each sample is a graph of about
-  // `sample_us` microseconds over all sets (cold: their total exceeds L2).
+  // One contender for the evaluator's clock: a sample is a graph of about `sample_us` microseconds over all sets (cold: their total exceeds L2).
+  Result<GraphContestant> contestant(const Contender& contender, double sample_us);
+
+  // Every contender in turn, `rounds` rounds after a warm-up, forward and backward alternately: many schedules and a peer
+  // library side by side. Judging uses the evaluator's clock instead.
   Result<std::vector<Timing>> race(const std::vector<Contender>& contenders, int rounds, double sample_us);
 
   const Canonical& shape() const { return shape_; }

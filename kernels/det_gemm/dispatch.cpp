@@ -19,7 +19,7 @@ struct Request {
 
 Result<Choice> planned(const Request& r, const Config& config, std::string name, std::string origin) {
   AMK_TRY(plan, make_plan(r.shape, r.storage, config, r.target));
-  return Choice{std::move(plan), std::move(name), std::move(origin), {}};
+  return Choice{std::move(plan), std::move(name), std::move(origin), false, {}};
 }
 
 std::string bucket_text(const TunedEntry& e) { return "m" + std::to_string(e.m) + " n" + std::to_string(e.n) + " k" + std::to_string(e.k); }
@@ -31,6 +31,7 @@ Result<Choice> from_table(const Request& r) {
     const std::string where = (hit.match == Match::Exact ? "exact bucket " : "nearest bucket ") + bucket_text(*hit.entry);
     auto choice = planned(r, hit.entry->config, "tuned", where);
     if (choice) {
+      choice->exact = hit.match == Match::Exact;
       choice->warnings = std::move(warnings);
       return choice;
     }

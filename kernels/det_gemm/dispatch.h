@@ -16,6 +16,7 @@ struct Choice {
   Plan plan;
   std::string implementation;         // "tuned", "default", "wgmma", "mma", "plain"
   std::string origin;                 // "exact bucket m16 n16384 k4096", "nearest bucket …", "default"
+  bool exact = false;                 // a tuned entry of the call's own bucket
   std::vector<std::string> warnings;  // why earlier ones of the list could not serve
 };
 

@@ -1,10 +1,11 @@
 #include "kernels/det_gemm/gpu_judge.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "core/base/random.h"
-#include "core/base/stats.h"
-#include "kernels/det_gemm/timed_verdict.h"
+#include "kernels/evaluator/nvml_monitor.h"
+#include "kernels/timed_verdict.h"
 
 namespace amk::det_gemm {
 namespace {
@@ -57,7 +58,7 @@ Status GpuJudge::gate(const CompiledGemm& gemm, Verdict& verdict) {
       correctness.positions_checked += bed_.shape().m * bed_.shape().n;
       if (compared.clean()) continue;
       correctness.bitwise_repeatable = false;
-      verdict.notes += " Failed: " + what_differs(compared) + ".";
+      append_note(verdict, "Failed: " + what_differs(compared) + ".");
       verdict.correctness = correctness;
       return {};
     }
@@ -69,59 +70,64 @@ Status GpuJudge::gate(const CompiledGemm& gemm, Verdict& verdict) {
 
 Status GpuJudge::time(const CompiledGemm& gemm, const std::optional<Json>& incumbent, Verdict& verdict) {
   const cuda::abi::Stream stream = runner_->stream().handle();
-  std::vector<Contender> contenders;
+  NvmlMonitor monitor(runner_->uuid());
+  timed_.other_processes = monitor.other_processes();
+  TimingOptions options;
+  options.fewest_rounds = options_.fewest_rounds;
+  options.most_time = options_.most_time;
+  options.unfair = kThrottleUnfair & ~static_cast<std::uint64_t>(kThrottleSoftwarePower);
+  AMK_TRY(candidate,
+          bed_.contestant({verdict.schedule_id, [&gemm, stream](const Buffers& b) { return gemm.launch(b, stream); }}, options_.sample_us));
+  const std::string other_id = incumbent ? workload_->schedule_id(*incumbent) : std::string();
+  Result<amk::Timing> timing = fail(ErrorKind::Internal, "not timed");
   if (incumbent) {
     AMK_TRY(plan, workload_->plan(*incumbent));
     AMK_TRY(other, runner_->compile(plan));
-    contenders.push_back({workload_->schedule_id(*incumbent), [other, stream](const Buffers& b) { return other->launch(b, stream); }});
+    AMK_TRY(against, bed_.contestant({other_id, [other, stream](const Buffers& b) { return other->launch(b, stream); }}, options_.sample_us));
+    timing = time_in_turn(candidate, &against, monitor, options);
+  } else {
+    timing = time_in_turn(candidate, nullptr, monitor, options);
   }
-  contenders.push_back({verdict.schedule_id, [&gemm, stream](const Buffers& b) { return gemm.launch(b, stream); }});
-  AMK_TRY(timings, bed_.race(contenders, options_.rounds, options_.sample_us));
-  timing_ = amk::Timing{};
-  timing_.candidate_us = timings.back().samples_us;
-  timing_.rounds = static_cast<int>(timing_.candidate_us.size());
-  timing_.latency_us = median(timing_.candidate_us);
-  timing_.mad_us = median_absolute_deviation(timing_.candidate_us);
-  if (incumbent) {
-    timing_.incumbent_us = timings.front().samples_us;
-    timing_.incumbent_latency_us = median(timing_.incumbent_us);
-    timing_.versus = paired_ratio(timing_.incumbent_us, timing_.candidate_us);
-    timing_.decision = decide(*timing_.versus);
+  timed_.other_processes = std::max(timed_.other_processes, monitor.other_processes());
+  if (!timing && timing.error().data.contains("withheld")) {
+    withhold(verdict, timing.error().data.value("withheld", ""), timing.error().message + ".");
+  } else if (!timing) {
+    return tl::unexpected<Error>(std::move(timing).error());
+  } else {
+    timed_.timing = std::move(*timing);
   }
 
-  // The outputs of the last timed launches must be right too: a kernel may be right at first and wrong later.
+  // Once more, last and into poisoned outputs: what is compared is a timed chain's, right from the first launch to the last.
+  AMK_CHECK(bed_.poison_outputs());
+  AMK_TRY(last, candidate.sample_us());
+  (void)last;
+  timed_.wall_ratio = candidate.wall_ratio();
   AMK_TRY(after, bed_.check_outputs(2));
   if (!after.clean()) {
     verdict.correct = false;
-    verdict.notes += " Failed after timing: " + what_differs(after) + ".";
+    append_note(verdict, "Failed after timing: " + what_differs(after) + ".");
     return {};
   }
-  fill_timing(verdict, *workload_, timing_, incumbent ? timings.front().name : std::string());
+  if (verdict.withheld.empty()) fill_timed(verdict, *timed_.timing, timed_floor(*workload_), other_id);
   return {};
 }
 
 Result<Verdict> GpuJudge::judge(const Json& config, const std::optional<Json>& incumbent) {
   AMK_TRY(canonical, workload_->canonical(config));
-  timing_ = amk::Timing{};
-  Verdict verdict;
-  verdict.workload = workload_->id();
-  verdict.gpu = workload_->target().name;
-  verdict.regime = workload_->regime();
-  verdict.config = canonical;
-  verdict.schedule_id = workload_->schedule_id(canonical);
-  const auto reject = [&](const Error& error) {
-    verdict.status = VerdictStatus::Rejected;
-    verdict.rejected = RejectedBy{error.data.value("rule", "build"), error.message, error.data};
+  timed_ = {};
+  Verdict verdict = verdict_of(*workload_, canonical);
+  const auto rejected = [&](const Error& error) {
+    reject(verdict, error, "build");
     return verdict;
   };
   auto plan = workload_->plan(canonical);
-  if (!plan && plan.error().kind == ErrorKind::Rejected) return reject(plan.error());
+  if (!plan && plan.error().kind == ErrorKind::Rejected) return rejected(plan.error());
   if (!plan) return tl::unexpected<Error>(std::move(plan).error());
   verdict.tasks = plan->tiles_m * plan->tiles_n * plan->cluster;
   verdict.weight_bytes = 2 * workload_->problem().N * workload_->problem().K;
   verdict.smem_bytes = plan->smem_bytes;
   auto gemm = build(*plan, verdict);
-  if (!gemm && gemm.error().kind == ErrorKind::Rejected) return reject(gemm.error());
+  if (!gemm && gemm.error().kind == ErrorKind::Rejected) return rejected(gemm.error());
   if (!gemm) return tl::unexpected<Error>(std::move(gemm).error());
   verdict.valid = true;
   verdict.notes = "Bits compared with the plain kernel over the whole output, itself compared with the CPU oracle of class " + plan->numeric.id + ".";

@@ -1,7 +1,8 @@
-// One candidate judged on the local GPU: plan, build, gate by equality of bits, timing against the incumbent in turn, gate again, floor.
-// Belongs to the thread of its Runner. The order and what ends it: docs/det-gemm.md.
+// One candidate judged on the local GPU: plan, build, gate by equality of bits, timing against the incumbent in turn by the evaluator's clock, gate
+// again, floor. Belongs to the thread of its Runner. The order and what ends it: docs/det-gemm.md.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -12,7 +13,8 @@
 namespace amk::det_gemm {
 
 struct GpuJudgeOptions {
-  int rounds = 15;
+  int fewest_rounds = 8;  // of the evaluator's clock
+  std::chrono::milliseconds most_time{2000};
   double sample_us = 2500;
   double rotate_mb = 256;  // total of the rotating sets: several times L2
 };
@@ -27,8 +29,13 @@ class GpuJudge {
   // An Error means that the machinery failed, and that the context may be unusable; never that the candidate is bad.
   Result<Verdict> judge(const Json& config, const std::optional<Json>& incumbent = std::nullopt);
 
-  // The samples of the last judgement; empty when it ended before any.
-  const amk::Timing& timing() const { return timing_; }
+  // What the clock saw during the last judgement; no timing when it ended before any.
+  struct Timed {
+    std::optional<amk::Timing> timing;
+    double wall_ratio = 0;
+    int other_processes = -1;
+  };
+  const Timed& timed() const { return timed_; }
 
   Bed& bed() { return bed_; }
 
@@ -44,7 +51,7 @@ class GpuJudge {
   std::uint64_t seed_;
   GpuJudgeOptions options_;
   Bed bed_;
-  amk::Timing timing_;
+  Timed timed_;
   std::uint64_t draws_ = 0;
 };
 

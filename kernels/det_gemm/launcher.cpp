@@ -102,7 +102,7 @@ Result<CompiledGemm> CompiledGemm::load(const Plan& plan, std::span<const std::b
   }
   if (gemm.resident_blocks_ < 1) {
     return fail(ErrorKind::Rejected, "resident: the compiled kernel does not fit this device",
-                {{"rule", "resident"}, {"registers", registers}, {"shared_bytes", plan.smem_bytes}, {"cluster", plan.cluster}});
+                {{"rule", "resident"}, {"witness", {{"registers", registers}, {"shared_bytes", plan.smem_bytes}, {"cluster", plan.cluster}}}});
   }
   return gemm;
 }

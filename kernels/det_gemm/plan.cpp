@@ -135,11 +135,12 @@ Result<Plan> make_plan(const Canonical& shape, const Storage& storage, const Con
     if (rule.holds(input)) continue;
     return fail(ErrorKind::Rejected, rule.name + ": " + rule.reason,
                 {{"rule", rule.name},
-                 {"shape", {shape.m, shape.n, shape.k}},
-                 {"config", to_json(config)},
-                 {"shared_bytes", shared_bytes(config, roles_of(shape, config.swap))},
-                 {"shared_bytes_limit", target.smem_optin_bytes},
-                 {"accumulator_registers", accumulator_registers(config, shape.chunk > 0)}});
+                 {"witness",
+                  {{"shape", {shape.m, shape.n, shape.k}},
+                   {"config", to_json(config)},
+                   {"shared_bytes", shared_bytes(config, roles_of(shape, config.swap))},
+                   {"shared_bytes_limit", target.smem_optin_bytes},
+                   {"accumulator_registers", accumulator_registers(config, shape.chunk > 0)}}}});
   }
   Plan plan;
   plan.shape = shape;
@@ -164,7 +165,7 @@ Result<Plan> make_plan(const Canonical& shape, const Storage& storage, const Con
     plan_plain(plan, target, define);
   if (plan.tiles_m * plan.tiles_n * plan.cluster > kMaxTiles) {
     return fail(ErrorKind::Rejected, "tile_count: the output has more than 2^26 tiles; larger tiles are needed",
-                {{"rule", "tile_count"}, {"tiles_m", plan.tiles_m}, {"tiles_n", plan.tiles_n}});
+                {{"rule", "tile_count"}, {"witness", {{"tiles_m", plan.tiles_m}, {"tiles_n", plan.tiles_n}}}});
   }
   return plan;
 }

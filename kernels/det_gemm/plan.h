@@ -51,7 +51,8 @@ struct Plan {
   bool wide_stores = false;
 };
 
-// Rejected names the rule, the reason and the numbers. `numeric` must be the device's class, chunked where shape.chunk > 0.
+// Rejected names the rule and the reason; data = {"rule", "witness": the numbers}. `numeric` must be the device's class, chunked where shape.chunk >
+// 0.
 Result<Plan> make_plan(const Canonical& shape, const Storage& storage, const Config& config, const GpuTarget& target);
 
 // The rectangle that block `rank` of a cluster computes for entry `index` of the walk (0 ≤ index < tiles_m · tiles_n), clipped to the

@@ -5,24 +5,17 @@
 #include "core/base/json.h"
 #include "core/base/resources.h"
 #include "kernels/det_gemm/runner.h"
-#include "kernels/det_gemm/timed_verdict.h"
 #include "kernels/det_gemm/workload.h"
 #include "kernels/evaluator/gpu_lock.h"
-#include "kernels/evaluator/judged_timing.h"
+#include "kernels/timed_verdict.h"
 
 namespace amk::det_gemm {
 namespace {
 
 Verdict refused(const GemmWorkload& workload, const GpuDevice& device, const Json& canonical, const Error& error) {
-  Verdict verdict;
-  verdict.workload = workload.id();
-  verdict.gpu = workload.target().name;
-  verdict.regime = workload.regime();
+  Verdict verdict = verdict_of(workload, canonical);
   verdict.device = device.uuid;
-  verdict.config = canonical;
-  verdict.schedule_id = workload.schedule_id(canonical);
-  verdict.status = VerdictStatus::Rejected;
-  verdict.rejected = RejectedBy{error.data.value("rule", "build"), error.message, error.data};
+  reject(verdict, error, "build");
   return verdict;
 }
 
@@ -49,17 +42,12 @@ Result<Verdict> read_verdict(const Json& reply, const GemmWorkload& workload, co
     verdict->versus.reset();
     return verdict;
   }
-  const auto samples = reply.find("timing");
-  auto timing = judged_timing(samples == reply.end() ? Json(nullptr) : *samples,
-                              {incumbent.has_value(), 1, 1, std::chrono::microseconds(static_cast<std::int64_t>(waited_us))});
-  if (timing) {
-    fill_timing(*verdict, workload, *timing, incumbent ? workload.schedule_id(*incumbent) : std::string());
-  } else {
-    fill_timing(*verdict, workload, amk::Timing{}, "");
-    verdict->noise.reset();
-    verdict->withheld = kImplausibleTiming;
-    verdict->notes += (verdict->notes.empty() ? "" : " ") + timing.error().message + ": withheld.";
+  if (verdict->withheld == "no-valid-samples" && reply.find("timing") == reply.end()) {
+    withhold(*verdict, verdict->withheld, "");  // no number to doubt
+    return verdict;
   }
+  const TimingAsked asked{incumbent.has_value(), 2, 1, std::chrono::microseconds(static_cast<std::int64_t>(waited_us))};
+  (void)judge_timed_reply(*verdict, reply, asked, timed_floor(workload), incumbent ? workload.schedule_id(*incumbent) : std::string());
   return verdict;
 }
 

@@ -20,6 +20,7 @@ Result<std::unique_ptr<Runner>> Runner::open(int ordinal, const Resources& resou
   std::unique_ptr<Runner> runner(new Runner(std::move(context), std::move(cache), std::move(compiler)));
   runner->resources_ = resources;
   runner->target_ = local_target(devices[static_cast<std::size_t>(ordinal)], resources.config() / "gpus");
+  runner->uuid_ = devices[static_cast<std::size_t>(ordinal)].uuid;
   AMK_TRY(stream, cuda::Stream::create());
   runner->stream_ = std::move(stream);
   return runner;

@@ -23,6 +23,7 @@ class Runner {
   static Result<std::unique_ptr<Runner>> open(int ordinal, const Resources& resources, const std::filesystem::path& cache_folder);
 
   const GpuTarget& target() const { return target_; }
+  const std::string& uuid() const { return uuid_; }
   const cuda::Stream& stream() const { return stream_; }
 
   // Compiled (or from the cache) and loaded; kept for the life of the runner.
@@ -55,6 +56,7 @@ class Runner {
   NvrtcCompiler compiler_;
   Resources resources_;
   GpuTarget target_;
+  std::string uuid_;
   cuda::Stream stream_;
   std::map<std::string, std::unique_ptr<CompiledGemm>> kernels_;
   std::map<std::string, cuda::Module> helpers_;

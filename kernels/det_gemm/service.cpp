@@ -6,6 +6,7 @@
 
 #include "core/base/json.h"
 #include "kernels/det_gemm/workload_id.h"
+#include "kernels/timed_verdict.h"
 
 namespace amk::det_gemm {
 
@@ -47,7 +48,7 @@ Result<Message> GemmService::check(const Json& body) {
   AMK_TRY(verdict, judge_->judge(body.at("config"), other != body.end() && !other->is_null() ? std::optional<Json>(*other) : std::nullopt));
   Message reply;
   reply.body = {{"verdict", to_json(verdict)}};
-  if (!judge_->timing().candidate_us.empty()) reply.body["timing"] = to_json(judge_->timing());
+  if (const auto& timed = judge_->timed(); timed.timing) reply.body.update(timed_reply(*timed.timing, timed.wall_ratio, timed.other_processes));
   return reply;
 }
 

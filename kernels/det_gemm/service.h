@@ -1,6 +1,6 @@
 // The worker's half of judging a deterministic GEMM. Requests:
 //   {"op":"open", "workload", "gpu_ordinal", "cache"}      operands drawn, the plain kernel held against the CPU oracle
-//   {"op":"check", "config", "incumbent"?}                 one whole judgement -> {"verdict"}
+//   {"op":"check", "config", "incumbent"?}                 one whole judgement -> {"verdict"} and, where it was timed, what timed_verdict.h says
 #pragma once
 
 #include <memory>

@@ -88,18 +88,12 @@ Result<Json> GemmWorkload::compile(const Json& canonical) const {
 
 Result<Verdict> GemmWorkload::judge_on_cpu(const Json& config, const Progress& progress) const {
   AMK_TRY(parsed, parse_config(config, defaults_));
-  Verdict verdict;
-  verdict.workload = id_;
-  verdict.gpu = target_.name;
-  verdict.regime = regime_;
-  verdict.config = to_json(parsed);
-  verdict.schedule_id = schedule_id(verdict.config);
+  Verdict verdict = verdict_of(*this, to_json(parsed));
 
   progress.phase("validation");  // a plan is made and proved at once
   auto made = make_plan(shape_, dense_storage(shape_), parsed, target_);
   if (!made && made.error().kind == ErrorKind::Rejected) {
-    verdict.status = VerdictStatus::Rejected;
-    verdict.rejected = RejectedBy{made.error().data.value("rule", "plan"), made.error().message, made.error().data};
+    reject(verdict, made.error(), "plan");
     return verdict;
   }
   if (!made) return tl::unexpected<Error>(std::move(made).error());
@@ -138,6 +132,10 @@ Result<Verdict> GemmWorkload::judge_on_cpu(const Json& config, const Progress& p
   }
   if (progress.report) progress.report(1.0, "judged");
   return verdict;
+}
+
+TimedFloor timed_floor(const GemmWorkload& workload) {
+  return {floor_of(workload.shape(), workload.target()).bound_us, compulsory_bytes(workload.shape())};
 }
 
 }  // namespace amk::det_gemm

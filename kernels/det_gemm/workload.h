@@ -7,6 +7,7 @@
 
 #include "kernels/det_gemm/plan.h"
 #include "kernels/family.h"
+#include "kernels/timed_verdict.h"
 
 namespace amk::det_gemm {
 
@@ -46,5 +47,8 @@ class GemmWorkload final : public Workload {
   SearchSpace space_;
   std::uint64_t seed_ = 0;  // fresh for every opening: no candidate can know the inputs
 };
+
+// What no honest sample undercuts: the physical floor, and the bytes that a launch must move.
+TimedFloor timed_floor(const GemmWorkload& workload);
 
 }  // namespace amk::det_gemm

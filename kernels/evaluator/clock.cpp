@@ -83,7 +83,7 @@ Result<Timing> time_in_turn(Contestant& candidate, Contestant* incumbent, Monito
     const auto after = monitor.read();
     const std::uint64_t reasons = (before ? before->throttle_reasons : 0) | (after ? after->throttle_reasons : 0);
     t.throttle_reasons |= reasons;
-    if ((reasons & kThrottleUnfair) != 0) {
+    if ((reasons & options.unfair) != 0) {
       ++t.dropped_rounds;
       continue;
     }

@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/base/stats.h"
+#include "kernels/evaluator/nvml.h"
 
 namespace amk {
 
@@ -38,7 +39,10 @@ struct TimingOptions {
   std::chrono::milliseconds most_time{4000};
   int most_warmup_windows = 12;  // of 4 samples; warm when two windows agree within 2%
   double margin = 0.01;          // of the decision (core/base/stats.h)
-  std::function<bool()> stop;    // may be empty
+  // Rounds during which the card gave one of these reasons are dropped. A kernel that holds the card at its power limit, as a large matrix product
+  // does, has no other rounds: its family takes the software power cap out, and the samples in turn see the same cap.
+  std::uint64_t unfair = kThrottleUnfair;
+  std::function<bool()> stop;  // may be empty
 };
 
 struct Timing {

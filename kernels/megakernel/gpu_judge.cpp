@@ -7,10 +7,8 @@
 
 #include "core/base/json.h"
 #include "core/target/cost_model.h"
-#include "kernels/evaluator/clock.h"
 #include "kernels/evaluator/gpu_lock.h"
-#include "kernels/evaluator/judged_timing.h"
-#include "kernels/evaluator/nvml.h"
+#include "kernels/timed_verdict.h"
 
 namespace amk {
 namespace {
@@ -18,47 +16,17 @@ namespace {
 constexpr int kTimedTokens = 8;
 constexpr int kColdFactor = 4;  // weights below this many L2s are flushed between samples
 
-void append_note(Verdict& verdict, const std::string& note) { verdict.notes += (verdict.notes.empty() ? "" : " ") + note; }
-
-void fill_timing(Verdict& verdict, const Workload& workload, const Timing& t, const Roofline& floor, const std::optional<Json>& incumbent) {
-  verdict.noise =
-      Noise{t.mad_us, static_cast<std::int64_t>(t.candidate_us.size()), t.rounds, t.clock_mhz, (t.throttle_reasons & kThrottleUnfair) != 0};
-  verdict.bound_us = floor.bound_us;
-  if (t.latency_us < floor.bound_us) {
-    verdict.withheld = "below-floor";
-    append_note(verdict, "Measured below the physical floor of " + std::to_string(floor.bound_us) + " us: withheld.");
-    return;
-  }
-  verdict.latency_us = t.latency_us;
-  verdict.latency_kind = LatencyKind::MeasuredGpu;
-  if (floor.bound_us > 0) verdict.pct_of_roofline = 100.0 * floor.bound_us / t.latency_us;
-  verdict.read_bandwidth_gbs = static_cast<double>(floor.hbm_bytes) / t.latency_us * 1e-3;
-  if (t.versus && incumbent) {
-    verdict.versus = Versus{workload.schedule_id(*incumbent), t.versus->ratio, t.versus->ci_low, t.versus->ci_high, decision_of(t.decision)};
-  }
-  if (!t.warmed_up) append_note(verdict, "Warm-up windows did not settle within 2%.");
-  if (t.dropped_rounds > 0)
-    append_note(verdict, std::to_string(t.dropped_rounds) + " rounds dropped: the card throttled (" +
-                             throttle_text(t.throttle_reasons & kThrottleUnfair) + ").");
-}
-
-// The timing of a reply, when it is of the programs that were asked for and can have been measured.
-Result<Timing> believe(const Json& reply, const std::string& candidate, const std::string& incumbent, const TimingAsked& asked) {
-  const auto lie = [](const char* name, const std::string& what) {
-    return fail(ErrorKind::Corrupt, "the worker's timing cannot be what it measured: " + what, {{"lie", name}});
-  };
+// Whether a reply about time is of the programs that were asked for.
+Status of_these_programs(const Json& reply, const std::string& candidate, const std::string& incumbent) {
   const auto text = [&reply](const char* key) {
     const auto at = reply.find(key);
     return at != reply.end() && at->is_string() ? at->get<std::string>() : std::string();
   };
-  if (text("schedule_id") != candidate || text("incumbent_id") != incumbent)
-    return lie("other-schedule",
-               "it is of " + text("schedule_id") + " against " + text("incumbent_id") + ", not of " + candidate + " against " + incumbent);
-  const auto wall = reply.find("wall_ratio");
-  if (wall == reply.end() || !wall->is_number() || !std::isfinite(wall->get<double>()) || wall->get<double>() < 0)
-    return lie("no-wall-clock", "it was not held against the wall clock");
-  const auto timing = reply.find("timing");
-  return judged_timing(timing == reply.end() ? Json(nullptr) : *timing, asked);
+  if (text("schedule_id") == candidate && text("incumbent_id") == incumbent) return {};
+  return fail(ErrorKind::Corrupt,
+              "the worker's timing cannot be what it measured: it is of " + text("schedule_id") + " against " + text("incumbent_id") + ", not of " +
+                  candidate + " against " + incumbent,
+              {{"lie", "other-schedule"}});
 }
 
 tl::unexpected<Error> malformed(const Json::exception& e) {
@@ -181,13 +149,8 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
   AMK_TRY(config, alone != nullptr ? alone->parse(canonical) : whole->parse(canonical));
   PlanOptions options;
   if (alone != nullptr) options.instruction = alone->op();
-  Verdict verdict;
-  verdict.workload = workload.id();
-  verdict.gpu = workload.target().name;
+  Verdict verdict = verdict_of(workload, to_json(config));
   verdict.device = device_.uuid;
-  verdict.regime = workload.regime();
-  verdict.config = to_json(config);
-  verdict.schedule_id = amk::schedule_id(config);
 
   say(0.0, "building");
   progress.phase("build");  // lowering, proof and plan included: build_candidate() does them
@@ -263,8 +226,7 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
     if (timed.error().data.contains("withheld")) {
       verdict.status = VerdictStatus::Ok;
       verdict.correct = true;
-      verdict.withheld = timed.error().data.value("withheld", "");
-      append_note(verdict, timed.error().message + ".");
+      withhold(verdict, timed.error().data.value("withheld", ""), timed.error().message + ".");
       return verdict;
     }
     return blame(std::move(verdict), timed.error(), progress);
@@ -277,22 +239,17 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
   }
   verdict.status = VerdictStatus::Ok;
   verdict.correct = true;
-  if (const int others = timed->body.value("other_processes", -1); others > 0)
-    append_note(verdict, std::to_string(others) + " other processes were computing on the GPU.");
   const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - asked_at);
   const std::string incumbent_id = incumbent && !same ? workload.schedule_id(*incumbent) : std::string();
-  const auto timing = believe(timed->body, verdict.schedule_id, incumbent_id, {!incumbent_id.empty(), 2, static_cast<double>(asks.tokens), waited});
-  if (!timing) {
-    // The machine's doing, not the candidate's; and a worker that is caught once is not asked again.
-    link_.restart();
-    verdict.withheld = kImplausibleTiming;
-    append_note(verdict, timing.error().message + ": withheld.");
-  } else if (timed->body.at("wall_ratio").get<double>() < 1.0) {
-    verdict.withheld = "events-exceed-wall-clock";
-    append_note(verdict, "Device events report more time than the wall clock: withheld.");
+  bool believed = true;
+  if (const Status these = of_these_programs(timed->body, verdict.schedule_id, incumbent_id); !these) {
+    withhold(verdict, kImplausibleTiming, these.error().message + ": withheld.");
+    believed = false;
   } else {
-    fill_timing(verdict, workload, *timing, asks.floor, incumbent_id.empty() ? std::nullopt : incumbent);
+    believed = judge_timed_reply(verdict, timed->body, {!incumbent_id.empty(), 2, static_cast<double>(asks.tokens), waited},
+                                 {asks.floor.bound_us, static_cast<std::int64_t>(asks.floor.hbm_bytes)}, incumbent_id);
   }
+  if (!believed) link_.restart();  // the machine's doing, not the candidate's; and a worker that is caught once is not asked again
   if (alone != nullptr) append_note(verdict, "Instruction " + alone->op() + " alone, in every layer, per token.");
   append_note(verdict, asks.flush ? "Cold: L2 flushed before every sample." : "Cold by size: the weights exceed L2.");
   say(1.0, "judged");

@@ -12,6 +12,7 @@
 #include "kernels/evaluator/clock.h"
 #include "kernels/evaluator/nvml.h"
 #include "kernels/megakernel/gpu_timing.h"
+#include "kernels/timed_verdict.h"
 
 namespace amk {
 namespace {
@@ -175,9 +176,10 @@ Message GpuService::time_reply(const ProgramTiming& timing, const DeviceProgram*
     return nullptr;
   };
   Message reply;
-  reply.body = {{"schedule_id", id_of(candidate)},           {"incumbent_id", id_of(incumbent)},
-                {"timing", to_json(timing.timing)},          {"last_hash", hash},
-                {"other_processes", timing.other_processes}, {"wall_ratio", timing.wall_ratio}};
+  reply.body = timed_reply(timing.timing, timing.wall_ratio, timing.other_processes);
+  reply.body["schedule_id"] = id_of(candidate);
+  reply.body["incumbent_id"] = id_of(incumbent);
+  reply.body["last_hash"] = hash;
   return reply;
 }
 

@@ -201,12 +201,7 @@ Status InstructionWorkload::check_on_cpu(const ScheduleConfig& config, const Pro
 
 Result<Verdict> InstructionWorkload::judge_on_cpu(const Json& canonical, const Progress& progress) const {
   AMK_TRY(config, parse(canonical));
-  Verdict verdict;
-  verdict.workload = id();
-  verdict.gpu = target().name;
-  verdict.regime = regime();
-  verdict.config = amk::to_json(config);
-  verdict.schedule_id = amk::schedule_id(config);
+  Verdict verdict = verdict_of(*this, amk::to_json(config));
   const auto program = proved_program(config, progress);
   if (!program && program.error().kind != ErrorKind::Rejected) return tl::unexpected<Error>(program.error());
   if (!program) {

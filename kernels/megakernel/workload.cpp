@@ -227,12 +227,7 @@ Status MegakernelWorkload::check_on_cpu(const ScheduleConfig& config, const Prog
 
 Result<Verdict> MegakernelWorkload::judge_on_cpu(const Json& canonical, const Progress& progress) const {
   AMK_TRY(config, parse(canonical));
-  Verdict verdict;
-  verdict.workload = id();
-  verdict.gpu = target_.name;
-  verdict.regime = regime_;
-  verdict.config = to_json(config);
-  verdict.schedule_id = amk::schedule_id(config);
+  Verdict verdict = verdict_of(*this, amk::to_json(config));
 
   auto program = proved_program(config, progress);
   if (!program && program.error().kind == ErrorKind::Rejected) {

@@ -5,9 +5,11 @@
 #include <set>
 #include <string>
 
+#include "kernels/det_gemm/autotune.h"
 #include "kernels/det_gemm/bed.h"
 #include "kernels/det_gemm/dispatch.h"
 #include "kernels/det_gemm/driver_extras.h"
+#include "kernels/det_gemm/gpu_tuner.h"
 #include "kernels/det_gemm/runner.h"
 
 using namespace amk;
@@ -15,6 +17,9 @@ using namespace amk::det_gemm;
 
 struct amk_gemm {
   std::unique_ptr<Runner> runner;
+  Resources resources;
+  std::filesystem::path cache;
+  std::unique_ptr<Autotuner> tuner;  // null: off
   TunedTable table;
   int gpu = 0;
   std::string error, text;
@@ -182,11 +187,28 @@ Status run(amk_gemm& handle, const amk_gemm_args& args, void* stream) {
   AMK_CHECK(handle.runner->make_current());  // the caller's thread may be another than the one that opened
   AMK_TRY(call, parse_call(handle, args, true));
   if (canonical(call.problem).m == 0 || canonical(call.problem).n == 0) return {};
-  AMK_TRY(choice, choose(call.problem, call.storage, handle.runner->target(), handle.table, call.order));
+  const GpuTarget& target = handle.runner->target();
+  AMK_TRY(choice, handle.tuner ? handle.tuner->choose(call.problem, call.storage, target, handle.table, call.order)
+                               : choose(call.problem, call.storage, target, handle.table, call.order));
   for (const std::string& message : choice.warnings) warn(handle, message);
   AMK_CHECK(verify(handle, call, choice.plan));
   AMK_TRY(gemm, handle.runner->compile(choice.plan));
   return gemm->launch(call.buffers, static_cast<cuda::abi::Stream>(stream));
+}
+
+Status set_autotune(amk_gemm& handle, int max_candidates, int max_ms) {
+  if (max_candidates < 0 || max_candidates > 1000) return bad_field("max_candidates", max_candidates, "0 (off) to 1000");
+  if (max_ms < 0 || max_ms > 3'600'000) return bad_field("max_ms", max_ms, "0 to 3600000");
+  handle.tuner.reset();
+  if (max_candidates == 0) return {};
+  TuneLimits limits;
+  limits.candidates = static_cast<std::size_t>(max_candidates);
+  limits.time = std::chrono::milliseconds(max_ms);
+  handle.tuner = std::make_unique<Autotuner>(std::make_unique<GpuTuner>(*handle.runner, handle.resources, handle.cache), std::move(limits),
+                                             handle.cache / "det_gemm_tuned.json");
+  handle.table.append(handle.tuner->found());
+  for (const std::string& message : handle.tuner->warnings()) warn(handle, message);
+  return {};
 }
 
 Result<amk_gemm*> open(int gpu, const char* cache_dir, const char* resources_dir) {
@@ -197,6 +219,8 @@ Result<amk_gemm*> open(int gpu, const char* cache_dir, const char* resources_dir
   AMK_TRY(runner, Runner::open(gpu, resources, cache));
   AMK_TRY(numeric, numeric_class_of(runner->target().sm_major, runner->target().sm_minor));
   handle->runner = std::move(runner);
+  handle->resources = resources;
+  handle->cache = cache;
   handle->gpu = gpu;
   AMK_TRY(table, TunedTable::load(resources.config() / "tuned" / "det_gemm.json"));
   handle->table = std::move(table);
@@ -220,6 +244,14 @@ amk_gemm_status amk_gemm_open(int gpu, const char* cache_dir, const char* resour
 }
 
 void amk_gemm_close(amk_gemm* handle) { delete handle; }
+
+amk_gemm_status amk_gemm_set_autotune(amk_gemm* handle, int max_candidates, int max_ms) {
+  if (handle == nullptr) return AMK_GEMM_INVALID_ARGUMENT;
+  const Status done = set_autotune(*handle, max_candidates, max_ms);
+  if (done) return AMK_GEMM_OK;
+  handle->error = done.error().message;
+  return status_of(done.error());
+}
 
 amk_gemm_status amk_gemm_run(amk_gemm* handle, const amk_gemm_args* args, void* stream) {
   if (handle == nullptr) return AMK_GEMM_INVALID_ARGUMENT;

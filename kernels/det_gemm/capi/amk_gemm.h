@@ -57,6 +57,12 @@ typedef void (*amk_gemm_log)(void* user, const char* message);
 AMK_GEMM_API amk_gemm_status amk_gemm_open(int gpu, const char* cache_dir, const char* resources_dir, amk_gemm** handle);
 AMK_GEMM_API void amk_gemm_close(amk_gemm* handle);
 
+/* Tunes on a miss: a call whose bucket no table holds first tries up to max_candidates schedules (operands of its own on the device, each held bit
+ * for bit against the plain kernel and timed; none is begun after max_ms), and keeps the fastest in cache_dir/det_gemm_tuned.json for later
+ * processes. At most once a bucket and process; where it fails the call is served as without, with a warning. max_candidates 0 turns it off, as it is
+ * at first. Never changes bits. A call that may tune, as any first call of a kind, must not be under stream capture. */
+AMK_GEMM_API amk_gemm_status amk_gemm_set_autotune(amk_gemm* handle, int max_candidates, int max_ms);
+
 /* stream: a CUstream or cudaStream_t; NULL is the default stream. The first call of a problem kind compiles, and verifies the chosen kernel
  * bit for bit against the plain one on a small problem of the same kind. */
 AMK_GEMM_API amk_gemm_status amk_gemm_run(amk_gemm* handle, const amk_gemm_args* args, void* stream);

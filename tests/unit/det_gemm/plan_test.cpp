@@ -89,8 +89,8 @@ TEST_CASE("a rejection carries the numbers") {
   const auto plan = make_plan({.m = 4096, .n = 4096, .k = 4096}, {4096, 4096, 4096}, c, hopper());
   REQUIRE_FALSE(plan);
   // 8 stages of (128 + 256) · 64 · 2 bytes, 2 · 4 · 2 buffers of 2048 bytes, 8 · 16 bytes of barriers, 1024 of alignment.
-  CHECK(plan.error().data["shared_bytes"] == 8 * 49152 + 32768 + 128 + 1024);
-  CHECK(plan.error().data["shared_bytes_limit"] == 232448);
+  CHECK(plan.error().data["witness"]["shared_bytes"] == 8 * 49152 + 32768 + 128 + 1024);
+  CHECK(plan.error().data["witness"]["shared_bytes_limit"] == 232448);
 }
 
 TEST_CASE("every plan's tiles cover the output exactly once, whatever the grid") {

@@ -53,7 +53,7 @@ struct Bed {
 
 namespace {
 
-// 15 rounds of 600 us against an incumbent of 660 us: the floor of 512x1024x1024 on an H100 is a few microseconds.
+// 8 rounds of two samples of 600 us, of an incumbent of 660 us: the floor of 512x1024x1024 on an H100 is a few microseconds.
 Json honest_reply(const GemmWorkload& w, const Json& request) {
   const bool incumbent = !request.at("incumbent").is_null();
   Verdict v;
@@ -68,12 +68,12 @@ Json honest_reply(const GemmWorkload& w, const Json& request) {
   v.latency_us = 600;
   v.latency_kind = LatencyKind::MeasuredGpu;
   amk::Timing t;
-  t.candidate_us.assign(15, 600);
-  if (incumbent) t.incumbent_us.assign(15, 660);
-  t.rounds = 15;
+  t.candidate_us.assign(16, 600);
+  if (incumbent) t.incumbent_us.assign(16, 660);
+  t.rounds = 8;
   Json timing = to_json(t);
   for (const char* summary : {"latency_us", "mad_us", "incumbent_latency_us", "decision"}) timing.erase(summary);
-  return {{"verdict", to_json(v)}, {"timing", timing}};
+  return {{"verdict", to_json(v)}, {"timing", timing}, {"wall_ratio", 1.02}, {"other_processes", 0}};
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ TEST_CASE("a worker's verdict comes back with the device's name, timed by its sa
     Message reply;
     if (request.at("op") == "check") {
       reply.body = honest_reply(*w, request);
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // 15 of 600 us and 15 of 660 us take 18.9 ms
+      std::this_thread::sleep_for(std::chrono::milliseconds(22));  // 16 of 600 us and 16 of 660 us take 20.2 ms
     }
     return reply;
   };
@@ -125,7 +125,7 @@ TEST_CASE("a worker that lies: numbers without samples, of other samples, of ano
     if (request.at("op") == "check") {
       reply.body = honest_reply(*w, request);
       tell(reply.body);
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::this_thread::sleep_for(std::chrono::milliseconds(22));
     }
     return reply;
   };
@@ -145,11 +145,14 @@ TEST_CASE("a worker that lies: numbers without samples, of other samples, of ano
   CHECK_FALSE(v->versus);
   for (const auto& lie : std::vector<std::function<void(Json&)>>{
            [](Json& b) { b.erase("timing"); },
+           [](Json& b) { b.erase("wall_ratio"); },
+           [](Json& b) { b["wall_ratio"] = "1.02"; },
+           [](Json& b) { b["timing"]["rounds"] = 16; },
            [](Json& b) { b["timing"]["candidate_us"] = {500.0}; },
            [](Json& b) { b["timing"]["candidate_us"][2] = -1; },
            [](Json& b) { b["timing"]["incumbent_us"] = Json::array(); },
            [](Json& b) { b["timing"]["latency_us"] = 20.0; },
-           [](Json& b) { b["timing"]["incumbent_us"] = std::vector<double>(15, 1e6); },
+           [](Json& b) { b["timing"]["incumbent_us"] = std::vector<double>(16, 1e6); },
        }) {
     tell = lie;
     const int restarts = bed.link.restarts;
@@ -179,6 +182,49 @@ TEST_CASE("a worker that lies: numbers without samples, of other samples, of ano
     CHECK(v.error().kind == ErrorKind::Corrupt);
     CHECK(v.error().data.contains("lie"));
   }
+}
+
+TEST_CASE("what the card said of itself is in the verdict: clocks, power limit, other processes, events against the wall clock" * needs_nvrtc()) {
+  Bed bed;
+  const auto w = workload();
+  std::function<void(Json&)> tell = [](Json&) {};
+  bed.link.answer = [&](const Json& request) -> Result<Message> {
+    Message reply;
+    if (request.at("op") == "check") {
+      reply.body = honest_reply(*w, request);
+      tell(reply.body);
+      std::this_thread::sleep_for(std::chrono::milliseconds(22));
+    }
+    return reply;
+  };
+  RemoteJudge judge(bed.device, bed.options, bed.link);
+  tell = [](Json& b) { b["timing"]["clock_mhz"] = 1755, b["timing"]["throttle_reasons"] = 4, b["other_processes"] = 2; };
+  auto v = judge.judge(*w, w->default_config(), std::nullopt, {});
+  REQUIRE_MESSAGE(v, v.error().message);
+  CHECK(v->latency_us == 600);
+  REQUIRE(v->noise);
+  CHECK(v->noise->clock_mhz == 1755);
+  CHECK(v->noise->throttled);
+  CHECK(v->noise->rounds == 8);
+  CHECK(v->notes == "2 other processes were computing on the GPU. Timed while the card throttled (software-power).");
+  tell = [](Json& b) { b["wall_ratio"] = 0.5; };
+  v = judge.judge(*w, w->default_config(), std::nullopt, {});
+  REQUIRE(v);
+  CHECK(v->withheld == "events-exceed-wall-clock");
+  CHECK_FALSE(v->latency_us);
+  CHECK(bed.link.restarts == 0);
+  // Every round was dropped: correct, without a number, and nobody's lie.
+  tell = [](Json& b) {
+    b.erase("timing"), b.erase("wall_ratio"), b.erase("other_processes");
+    b["verdict"]["withheld"] = "no-valid-samples";
+    b["verdict"]["latency_us"] = nullptr, b["verdict"]["latency_kind"] = nullptr;
+  };
+  v = judge.judge(*w, w->default_config(), std::nullopt, {});
+  REQUIRE(v);
+  CHECK(v->status == VerdictStatus::Ok);
+  CHECK(v->withheld == "no-valid-samples");
+  CHECK_FALSE(v->latency_us);
+  CHECK(bed.link.restarts == 0);
 }
 
 TEST_CASE("a worker that dies in a candidate's turn: crash when the probe passes, unavailable when it does not" * needs_nvrtc()) {
