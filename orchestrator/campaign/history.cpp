@@ -8,6 +8,7 @@
 #include "orchestrator/campaign/campaign.h"
 #include "orchestrator/campaign/json.h"
 #include "orchestrator/campaign/knob_importance.h"
+#include "orchestrator/campaign/phase_sum.h"
 
 namespace amk {
 namespace {
@@ -71,15 +72,12 @@ Result<Json> history_json(sql::Connection& c, CampaignId id) {
       if (const auto bound = row.opt_f64(3)) floor_us = *bound;
       if (static_cast<Outcome>(row.i64(1)) == Outcome::Kept && latency)
         course.push_back({{"experiment", to_string(ExperimentId{row.i64(0)})}, {"n", n}, {"latency_us", *latency}});
-      double named_us = 0;
-      bool complete = false;  // whoever measured named the rest, too ("other_us"); rows of before do not
+      Json named = nullptr;
       if (!row.view(5).empty()) {
         AMK_TRY(parsed, parse_json(row.view(5), "stored phases"));
-        for (const auto& [name, us] : parsed.items())
-          if (us.is_number()) phases[name.substr(0, name.rfind("_us"))] += us.get<double>() / 1e6, named_us += us.get<double>();
-        complete = parsed.contains("other_us");
+        named = std::move(parsed);
       }
-      if (!complete) phases[named_us > 0 ? "other" : "evaluation"] += std::max(0.0, static_cast<double>(row.i64(6)) - named_us) / 1e6;
+      add_phases(named, row.i64(6), phases);
       if (latency && row.i64(4) == 0) {
         AMK_TRY(config, parse_json(row.view(7), "stored config"));
         importance.add(config_leaves(config), *latency);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "orchestrator/campaign/phase_sum.h"
 #include "server/dashboard/downsample.h"
 
 namespace amk::dashboard {
@@ -86,17 +87,22 @@ Result<Json> History::importance() {
   const auto upto = service_.campaigns().replay(id_, importance_upto_, [&](const Experiment& e) {
     if (!std::exchange(asked, true))
       if (auto opened = service_.workloads().open(info.key.workload, info.key.gpu, "cpu")) workload = opened->workload;
+    add_phases(e.phases, e.duration_us, phases_s_);
     if (!e.latency_us || e.quarantined) return true;
     if (const auto knobs = knobs_of(workload.get(), e.config)) importance_.add(*knobs, *e.latency_us);
     return true;
   });
   if (!upto) {
+    phases_s_.clear();
     importance_ = {};  // how far it came is not known: begin again next time
     importance_upto_ = 0;
     return tl::unexpected<Error>(upto.error());
   }
   importance_upto_ = *upto;
-  return Json{{"campaign", to_string(id_)}, {"knobs", importance_.ranked(kKnobs, kChoices)}};
+  Json phases = Json::object();
+  for (const auto& [name, s] : phases_s_)
+    if (s > 0) phases[name] = short_number(s);
+  return Json{{"campaign", to_string(id_)}, {"knobs", importance_.ranked(kKnobs, kChoices)}, {"phases_s", std::move(phases)}};
 }
 
 Result<std::shared_ptr<History>> Histories::of(const std::string& campaign) {

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "orchestrator/service/service.h"
@@ -22,7 +24,7 @@ class History {
   // "experiment"}, "timeline": {"per", "counts"}, "outcomes": names}. n counts ended experiments from 1; points are at most `points`, the
   // steps of the best are all there. floor_us is the physical floor of the best (or newest) experiment; null: unknown.
   Result<Json> series(std::size_t points);
-  // {"campaign", "knobs": Importance::ranked}
+  // {"campaign", "knobs": Importance::ranked, "phases_s": {name: seconds}}: the phases as the report's time_by_phase_s sums them.
   Result<Json> importance();
 
  private:
@@ -47,6 +49,7 @@ class History {
   std::mutex importance_mutex_;
   std::int64_t importance_upto_ = 0;
   Importance importance_;
+  std::map<std::string, double> phases_s_;
 };
 
 // The histories that were asked for last.

@@ -66,6 +66,8 @@ async function looks(browser, url, status) {
   for (const [outcome, n] of Object.entries(status.counts)) if (n) check.that(`outcomes: ${n} ${outcome}`, legend.includes(`${outcome} ${n}`), legend);
   const propose = await amk.run('propose', 'toy', '--device', 'cpu');
   await check.eventually('knob importance as the agent reads it', async () => (await texts(page, '.pair .card:first-child .barlabel')).slice(0, propose.knobs_that_matter.length), (v) => JSON.stringify(v) === JSON.stringify(propose.knobs_that_matter.map((k) => k.knob)));
+  const spent = JSON.parse(readFileSync((await amk.run('report')).json_path, 'utf8')).history.time_by_phase_s;
+  await check.eventually('the phases of the report', async () => (await texts(page, '.pair .card:nth-child(2) .barlabel')).sort(), (v) => JSON.stringify(v) === JSON.stringify(Object.keys(spent).sort()));
   await check.eventually('where the time goes', async () => (await texts(page, '.pair .card:last-child .barlabel')).length, (n) => n >= 4);
   await check.eventually('the token timeline says how time is spent', async () => (await texts(page, '.legend li')).join(' '), (v) => v.includes('waits for weights') && v.includes('computes'));
   const paint = await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime);

@@ -1,6 +1,7 @@
 // A measured campaign over MCP stdio on a machine with a GPU: a loop from a poor start gains at least 1%, every kept row has its evidence; then the same
 // with a program that injects faults: crash, hang and exit are recorded for what they are, and the candidate after each is unharmed.
-// Usage: node gpu.mjs PATH_TO_AMK PATH_TO_AMK_FAULTS [MODEL] [BUDGET]; ends with "N passed, N failed".
+// Usage: node gpu.mjs PATH_TO_AMK PATH_TO_AMK_FAULTS [MODEL] [BUDGET]; ends with "N passed, N failed". With the default budget of llama-3.2-1b allow it
+// ten minutes: the first evaluations build every kernel and wait for the oracle, 32 of them took over two minutes, another loop and the faults follow.
 import { Checks, clients, finish, sleep, workspace } from './harness.mjs';
 
 const [amk, faulty, model = 'llama-3.2-1b', budget = '32'] = process.argv.slice(2);
@@ -9,12 +10,19 @@ const poor = { fusion_grouping: [], kernel_knobs: { inflight_chunks: 1 }, pipeli
 const connect = Object.values(clients)[1];
 const loopChecks = new Checks('loop'), faultChecks = new Checks('faults');
 
+// A search as a whole, and one request of it: the daemon answers after 45 s at the latest, but a machine that compiles on all cores may be late.
+const kPatience_s = 60 + 12 * Number(budget), kCall = { timeout: 240_000 };
+
 async function finished(peer, value) {
-  while (value.state === 'running' || value.state === 'queued') value = { ...(await peer.call('amk_job', { job_id: value.job_id, wait_s: 30 })).structuredContent };
+  const until = Date.now() + kPatience_s * 1000;
+  while (value.state === 'running' || value.state === 'queued') {
+    if (Date.now() > until) throw new Error(`${value.job_id} still runs after ${kPatience_s} s: ${JSON.stringify(value).slice(0, 300)}`);
+    value = { ...(await peer.call('amk_job', { job_id: value.job_id, wait_s: 30 }, kCall)).structuredContent };
+  }
   return value.result ?? value;
 }
 async function call(c, peer, tool, args) {
-  const r = await peer.call(tool, args);
+  const r = await peer.call(tool, args, kCall);
   c.that(`${tool} succeeds`, !r.isError, r.structuredContent);
   return finished(peer, r.structuredContent);
 }

@@ -146,6 +146,13 @@ TEST_CASE("series, importance, results, diff and verdicts say what the service s
     CHECK(shown[i]["observations"] == told[i]["observations"]);
   }
 
+  // The page's phases are the report's.
+  const Json spent = must(f.app->service().campaigns().report(CampaignId{1})).json["history"]["time_by_phase_s"];
+  const Json phases = f.api("importance?campaign=c1").json["phases_s"];
+  CHECK(spent.size() >= 3);
+  CHECK(phases.size() == spent.size());
+  for (const auto& [name, s] : spent.items()) CHECK(phases.value(name, -1.0) == doctest::Approx(s.get<double>()).epsilon(1e-4));
+
   const Json page = f.api("results?campaign=c1&sort=latency_us&limit=3&outcome=kept&outcome=revert").json;
   CHECK(page["rows"].size() == 3);
   CHECK(page["rows"] ==

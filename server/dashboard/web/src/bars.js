@@ -1,5 +1,5 @@
 // Two small lists of bars: which knobs moved the latency, and where the best one's time goes.
-import { card, count, digits, fill, h, sortedPairs, us } from './dom.js';
+import { card, count, digits, fill, h, seconds, sortedPairs, us } from './dom.js';
 
 function bar(label, share, value, title, kind = '') {
   const inner = h('span', { class: `fillbar ${kind}` });
@@ -21,6 +21,26 @@ export function importanceCard() {
       note.textContent = knobs.length
         ? `Share of the variance of log latency that a knob explains, from ${count(knobs[0].observations)} correct experiments (confidence: ${knobs[0].confidence}). Choices are confounded: a hint, no proof.`
         : 'Needs at least six correct experiments whose latencies differ.';
+    },
+  };
+}
+
+// As the report names them; what a phase is, where its name does not say it.
+const phaseTitles = { search: 'deciding what to try: strategy, prediction, lowering', waiting: 'for the GPU, or for another candidate on it', check: 'against the oracle', other: 'the store, comparisons, the rest' };
+
+export function phaseList(seconds_by_phase) {
+  const pairs = sortedPairs(seconds_by_phase);
+  const total = pairs.reduce((sum, [, v]) => sum + v, 0);
+  return h('ul', { class: 'bars' }, pairs.map(([name, v]) => bar(name, v / total, seconds(v), `${digits((100 * v) / total, 3)} %${phaseTitles[name] ? `: ${phaseTitles[name]}` : ''}`, name === 'waiting' ? 'sync' : '')));
+}
+
+export function phasesCard() {
+  const box = h('div');
+  const section = card('Where the search’s time went', null, box);
+  return {
+    section,
+    update({ phases_s: phases }) {
+      fill(box, phases && Object.keys(phases).length ? phaseList(phases) : h('p', { class: 'quiet' }, 'Nothing has ended yet.'));
     },
   };
 }

@@ -1,7 +1,7 @@
 // Dialogs: one experiment with its verdict, the difference of two configs, the keys.
 import { get } from './api.js';
 import { digits, fill, h, kindWord, outcomeBadge, us } from './dom.js';
-import { regionList } from './bars.js';
+import { phaseList, regionList } from './bars.js';
 import { traceView } from './trace.js';
 
 const facts = (pairs) => h('dl', { class: 'facts' }, pairs.filter(([, v]) => v !== null && v !== undefined && v !== '' && v !== '–').map(([k, v]) => h('div', {}, h('dt', {}, k), h('dd', {}, v))));
@@ -81,6 +81,8 @@ function experimentParts(e) {
     out.push(part('Against the incumbent', facts([['decision', x.decision], ['ratio', `${digits(x.ratio)} (incumbent / this)`], ['95 % interval', interval], ['incumbent', h('code', {}, x.incumbent)]])));
   }
   if (v?.regions && Object.keys(v.regions).length) out.push(part('Where the time goes', regionList(v.regions)));
+  const phases = Object.fromEntries(Object.entries(e.phases ?? {}).map(([name, spent]) => [name.replace(/_us$/, ''), spent / 1e6]).filter(([, s]) => s > 0));
+  if (Object.keys(phases).length) out.push(part('Where its evaluation’s time went', phaseList(phases)));
   if (e.traced) {
     const view = traceView();
     out.push(part('Token timeline', view.element));

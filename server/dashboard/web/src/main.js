@@ -2,7 +2,7 @@
 import 'uplot/dist/uPlot.min.css';
 import './style.css';
 import { get, setToken, takeToken, watch } from './api.js';
-import { importanceCard, regionsCard } from './bars.js';
+import { importanceCard, phasesCard, regionsCard } from './bars.js';
 import { campaignList } from './campaigns.js';
 import { dialogs } from './detail.js';
 import { fill, h } from './dom.js';
@@ -41,9 +41,9 @@ const complain = (text) => {
   trouble.textContent = text;
   trouble.hidden = !text;
 };
-const summary = summarySection(), jobs = jobsCard(), plot = plotCard((id) => dialog.experiment(id)), timeline = timelineCard(), importance = importanceCard(), regions = regionsCard(), trace = traceCard();
+const summary = summarySection(), jobs = jobsCard(), plot = plotCard((id) => dialog.experiment(id)), timeline = timelineCard(), importance = importanceCard(), phases = phasesCard(), regions = regionsCard(), trace = traceCard();
 const table = tableCard({ open: (id) => dialog.experiment(id), diff: (a, b) => dialog.diff(a, b), complain });
-const sections = [trouble, summary.section, jobs.section, plot.section, timeline.section, h('div', { class: 'pair' }, importance.section, regions.section), trace.section, table.section];
+const sections = [trouble, summary.section, jobs.section, plot.section, timeline.section, h('div', { class: 'pair' }, importance.section, phases.section, regions.section), trace.section, table.section];
 const showList = campaignList(nav, (id) => select(id));
 
 let state = null, selected = new URLSearchParams(location.hash.slice(1)).get('campaign'), shownRevision = null, mounted = false;
@@ -127,7 +127,7 @@ async function askSlow(c) {
   slow = true;
   try {
     const [knobs] = await Promise.all([get('importance', { campaign: c.campaign }), trace.update(c)]);
-    if (c.campaign === selected) importance.update(knobs);
+    if (c.campaign === selected) { importance.update(knobs); phases.update(knobs); }
   } catch (e) {
     complain(e.message);
   }
