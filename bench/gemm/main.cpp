@@ -124,7 +124,7 @@ Result<bool> run(const Experiment& experiment, const Suite& suite, Runner& runne
   }
   AMK_TRY(timings, bed.race(contenders, suite.rounds, suite.sample_us));
   const double tflop = flops(bed.shape()) * 1e-12, gigabytes = static_cast<double>(compulsory_bytes(bed.shape())) * 1e-9;
-  for (const Timing& t : timings) {
+  for (const Raced& t : timings) {
     std::fprintf(stderr, "  %-44s %9.2f us %7.1f TFLOP/s %7.0f GB/s  %.3f [%.3f, %.3f]\n", t.name.c_str(), t.median_us, tflop / t.median_us * 1e6,
                  gigabytes / t.median_us * 1e6, t.ratio, t.ci_low, t.ci_high);
     emit(experiment.id + " " + t.name, t.median_us, "us", "");

@@ -74,7 +74,7 @@ Result<SearchResult> run_search(Runner& runner, const SearchRun& run, const Reso
   AMK_TRY(timings, judge.bed().race(contenders, 15, 2500));
   result.found_us = timings.back().median_us;
   result.best_known_us = result.found_us;
-  for (const Timing& t : timings) result.best_known_us = std::min(result.best_known_us, t.median_us);
+  for (const Raced& t : timings) result.best_known_us = std::min(result.best_known_us, t.median_us);
   // Measured in another minute than the candidates were: scaled by what the best found took then and takes now.
   const double goal = result.best_known_us / 0.97 * (best / result.found_us);
   for (std::size_t i = 0; i < result.best_us.size() && result.to_97_percent < 0; ++i)

@@ -197,7 +197,7 @@ Result<GraphContestant> Bed::contestant(const Contender& contender, double sampl
   return GraphContestant::record(runner_->stream(), sets_, contender.launch, sample_us);
 }
 
-Result<std::vector<Timing>> Bed::race(const std::vector<Contender>& contenders, int rounds, double sample_us) {
+Result<std::vector<Raced>> Bed::race(const std::vector<Contender>& contenders, int rounds, double sample_us) {
   std::vector<GraphContestant> graphs;
   for (const Contender& contender : contenders) {
     AMK_TRY(graph, contestant(contender, sample_us));
@@ -211,7 +211,7 @@ Result<std::vector<Timing>> Bed::race(const std::vector<Contender>& contenders, 
       if (round >= 0) samples[i].push_back(us);
     }
   }
-  std::vector<Timing> timings;
+  std::vector<Raced> timings;
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     const RatioInterval interval = paired_ratio(samples[0], samples[i]);
     timings.push_back({contenders[i].name, samples[i], median(samples[i]), interval.ratio, interval.ci_low, interval.ci_high});

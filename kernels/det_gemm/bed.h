@@ -18,7 +18,7 @@ struct Contender {
   std::function<Status(const Buffers&)> launch;
 };
 
-struct Timing {
+struct Raced {
   std::string name;
   std::vector<double> samples_us;  // one a round, mean over the launches of one graph
   double median_us = 0;
@@ -66,7 +66,7 @@ class Bed {
 
   // Every contender in turn, `rounds` rounds after a warm-up, forward and backward alternately: many schedules and a peer
   // library side by side. Judging uses the evaluator's clock instead.
-  Result<std::vector<Timing>> race(const std::vector<Contender>& contenders, int rounds, double sample_us);
+  Result<std::vector<Raced>> race(const std::vector<Contender>& contenders, int rounds, double sample_us);
 
   const Canonical& shape() const { return shape_; }
   int sets() const { return static_cast<int>(sets_.size()); }
