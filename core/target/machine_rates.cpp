@@ -9,11 +9,8 @@ namespace amk {
 namespace {
 
 constexpr double kKiB = 1024.0;
-constexpr double kReferenceWindow = 32 * kKiB;  // hop_us of a target is the one with this many bytes in flight per SM
-constexpr double kHopExponent = 0.6;            // fitted: 2,200 cycles at 32 KB, 3,000 at 48, 5,800–6,800 at 208 (H200)
-constexpr double kHbmOverL2Us = 0.1;            // an HBM load's latency beyond an L2 hit's
+constexpr double kReferenceWindow = 48 * kKiB;  // hop_us of a target is the one with this many bytes in flight per SM
 constexpr double kSharingSharpness = 8;         // how sharply "limited by the window" turns into "limited by the memory"
-constexpr int kRegistersBeforeSpilling = 96;    // the Gemv inner loop's accumulators, addresses and fragments
 
 int consumer_warps(const ScheduleConfig& config) { return std::max(1, config.threads_per_block / 32 - 1); }
 
@@ -29,12 +26,12 @@ bool uses_cpasync(const ScheduleConfig& config, const GpuTarget& target) { retur
 double window_bytes(const ScheduleConfig& config, const GpuTarget& target) {
   const double warps = consumer_warps(config);
   if (config.smem_bytes_per_block > 0) {
-    double chunks = config.kernel.inflight_chunks;
+    double chunks = config.kernel.inflight_chunks + 1;  // one more while consumers wait for the task that is being loaded
     if (uses_cpasync(config, target)) chunks = std::min<double>(chunks, config.kernel.cpa_stages);
     return std::min<double>(chunks * config.kernel.chunk_bytes, config.smem_bytes_per_block);
   }
   if (config.kernel.cpasync) return warps * config.kernel.cpa_stages * config.kernel.cpa_cols * 2.0;
-  return warps * 32 * 16.0 * 4;  // four 16-byte loads a thread before the first use
+  return warps * 32 * 16.0 * 8;  // a warp's segment of 4 KB, loaded before the one at hand is multiplied
 }
 
 double fma_column_share(int cols_per_warp) { return std::max(0.5, 1.0 - 0.08 * std::abs(std::log2(cols_per_warp / 256.0))); }
@@ -63,11 +60,11 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
 
   // Load on the memory system stretches every request: hops, polls, fetches.
   const double window = window_bytes(config, target);
-  const double load = std::min(k.max_load, std::pow(window / kReferenceWindow, kHopExponent));
+  const double load = std::min(k.max_load, std::pow(window / kReferenceWindow, k.hop_exponent));
   const double publish = config.kernel.publish == Publish::Confirmed ? k.confirmed_hop
                          : config.kernel.publish == Publish::Flagged ? k.flagged_hop
                                                                      : 1.0;
-  rates.hop_us = std::max(k.idle_hop_us, target.hop_us * load) * publish;
+  rates.hop_us = std::max(k.idle_hop_us, target.hop_us * k.hop_scale * load) * publish;
   rates.fetch_us = target.l2_latency_us * std::max(1.0, std::sqrt(load));
   if (config.kernel.publish == Publish::Flagged) rates.fetch_us *= 0.25;  // the poll brought the data; only its unpacking is left
 
@@ -76,9 +73,10 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   const double l2 = std::max(hbm, k.l2_bytes_per_clock_sm * rates.clock_mhz * target.sm_count);
   double bandwidth = 1.0 / (l2_share / l2 + (1.0 - l2_share) / hbm);
   if (rates.ring) bandwidth *= chunk_efficiency(config.kernel.chunk_bytes);
-  if (uses_cpasync(config, target) && (rates.ring || config.kernel.cpasync)) bandwidth *= cpasync_efficiency(config);
+  if (uses_cpasync(config, target) && (rates.ring || config.kernel.cpasync))
+    bandwidth *= cpasync_efficiency(config) * (target.sm_major >= 9 ? k.cpasync_share : 1.0);
   if (config.kernel.publish == Publish::Flagged) bandwidth *= 1.0 - std::min(0.5, k.flagged_traffic * load);
-  const double latency_us = target.l2_latency_us + (1.0 - l2_share) * kHbmOverL2Us;
+  const double latency_us = l2_share * target.l2_latency_us + (1.0 - l2_share) * k.load_latency_us;
   rates.sm_bytes_per_us = window / latency_us;
   const double share = bandwidth / target.sm_count;
   const double limited = 1.0 / std::pow(1.0 + std::pow(share / rates.sm_bytes_per_us, kSharingSharpness), 1.0 / kSharingSharpness);
@@ -90,8 +88,8 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   if (config.kernel.gemv_path == GemvPath::Fma) per_warp *= k.fma_share * fma_column_share(config.kernel.cols_per_warp);
   if (config.kernel.weight_layout == WeightLayout::Row) per_warp *= k.row_share;
   const double registers = static_cast<double>(target.registers_per_sm) / config.threads_per_block;
-  if (registers < kRegistersBeforeSpilling) per_warp *= 0.6 + 0.4 * registers / kRegistersBeforeSpilling;
-  const double raw = cap * (1.0 - std::exp(-warps * per_warp / cap));
+  double raw = cap * (1.0 - std::exp(-warps * per_warp / cap));
+  if (registers < k.registers_wanted) raw *= std::pow(registers / k.registers_wanted, k.spill_exponent);
   const double chunk = static_cast<double>(rates.chunk_bytes);
   rates.consume_bytes_per_us = rates.ring ? chunk / (chunk / raw + k.chunk_us) : raw;
 

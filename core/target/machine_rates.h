@@ -9,25 +9,32 @@
 
 namespace amk {
 
-// What a careful implementation is expected to reach; the defaults are fitted to measurements on H200 and H100 (docs/cost-model.md).
+// Fitted to 119 measured configs of three models on an H200 (bench/cost_model, docs/cost-model.md): a constant may also carry what the timeline has
+// no term for.
 struct CostConstants {
-  double launch_us = 4.0;                       // cooperative launch, and the first instruction's descriptors
-  double task_us = 0.20;                        // descriptor, role hand-over and block barrier of one task …
-  double task_us_per_warp = 0.008;              // … the barrier grows with the warps
-  double chunk_us = 0.04;                       // mbarrier wait, release and re-arm of one ring chunk
-  double norm_us = 0.25;                        // sum of squares over a block and scaling, once a task
-  double consume_bytes_per_clock_warp = 12.0;   // mma on packed weights
-  double shared_bytes_per_clock = 128.0;        // what an SM's shared memory delivers
-  double fma_share = 0.45;                      // FMA on unpacked values against mma
+  double launch_us = 21.7;                      // cooperative launch, and the first instruction's descriptors
+  double task_us = 0.77;                        // descriptor, role hand-over and block barrier of one task …
+  double task_us_per_warp = 0.012;              // … the barrier grows with the warps
+  double chunk_us = 0.11;                       // mbarrier wait, release and re-arm of one ring chunk
+  double norm_us = 0.14;                        // sum of squares over a block and scaling, once a task
+  double consume_bytes_per_clock_warp = 9.45;   // mma on packed weights
+  double shared_bytes_per_clock = 90.5;         // what an SM's shared memory delivers
+  double fma_share = 0.71;                      // FMA on unpacked values against mma
   double row_share = 0.85;                      // row layout against packed: strided shared loads
-  double attention_bytes_per_clock_warp = 4.0;  // K and V from L2, loads issued up front
-  double attention_us = 0.6;                    // reduction over keys and warps
-  double l2_bytes_per_clock_sm = 20.0;          // sustained, all SMs at once
+  double attention_bytes_per_clock_warp = 3.5;  // K and V from L2, loads issued up front
+  double attention_us = 0.26;                   // reduction over keys and warps
+  double l2_bytes_per_clock_sm = 27.6;          // sustained, all SMs at once
   double confirmed_hop = 0.65;                  // a store confirmed by its exchange, then a relaxed counter, against red.release
   double flagged_hop = 0.75;                    // poll and fetch are one round trip …
-  double flagged_traffic = 0.08;                // … but every poll is traffic: share of bandwidth at a window of 32 KB
-  double max_load = 1.7;                        // a wide window's hops, over those at 32 KB: while SMs wait their rings fill, and the load ends
+  double flagged_traffic = 0.074;               // … but every poll is traffic: share of bandwidth at a window of 32 KB
+  double hop_scale = 1.0;                       // of the target's hop, a publish and one poll with 48 KB in flight
+  double hop_exponent = 0.16;                   // more in flight, slower hops, by this power …
+  double max_load = 1.12;                       // … up to here: while SMs wait their rings fill, and the load ends
   double idle_hop_us = 0.90;                    // a hop on an idle memory system: no window makes it shorter
+  double registers_wanted = 200;                // a thread's, below which the assembler spills …
+  double spill_exponent = 3.3;                  // … and the products' rate falls by this power of the share that is there
+  double load_latency_us = 0.78;                // of a copy from HBM under load: what one SM draws is its bytes in flight over this
+  double cpasync_share = 0.58;                  // of the bandwidth, what one warp's cp.async reaches where bulk copies would do
   double unmeasured_read_share = 0.93;          // read bandwidth over the vendor's peak, where it was never measured
 };
 

@@ -32,6 +32,7 @@ class DeviceSequence {
   Status poison_kv(const cuda::Stream& stream) const;
   Status set_tokens(std::span<const int> tokens, int first, const cuda::Stream& stream) const;
   Result<std::vector<float>> read_logits(const cuda::Stream& stream) const;
+  Status read_logits(std::vector<float>& out, const cuda::Stream& stream) const;  // into memory that is used again
   Result<int> read_next_token(const cuda::Stream& stream) const;
   Result<std::vector<int>> read_tokens(int first, int count, const cuda::Stream& stream) const;
   // Bytes of the guard zones that changed since create(); 0 is right.

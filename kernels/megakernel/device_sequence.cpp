@@ -69,10 +69,15 @@ Status DeviceSequence::set_tokens(std::span<const int> values, int first, const 
   return stream.synchronize();  // the source is the caller's
 }
 
-Result<std::vector<float>> DeviceSequence::read_logits(const cuda::Stream& stream) const {
-  std::vector<float> out(static_cast<std::size_t>(spec_.vocab));
+Status DeviceSequence::read_logits(std::vector<float>& out, const cuda::Stream& stream) const {
+  out.resize(static_cast<std::size_t>(spec_.vocab));
   AMK_CHECK(cuda::copy_to_host(out.data(), logits(), out.size() * 4, stream));
-  AMK_CHECK(stream.synchronize());
+  return stream.synchronize();
+}
+
+Result<std::vector<float>> DeviceSequence::read_logits(const cuda::Stream& stream) const {
+  std::vector<float> out;
+  AMK_CHECK(read_logits(out, stream));
   return out;
 }
 

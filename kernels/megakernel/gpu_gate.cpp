@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "core/base/parallel.h"
 #include "core/base/random.h"
 #include "core/reference/forward.h"
 #include "core/reference/native.h"
@@ -116,12 +117,24 @@ GpuReference::Outcome GpuReference::compare(std::span<const float> logits, std::
     fail_once("the worker returned another number of logits than asked for");
     return out;
   }
+  struct Seen {
+    Distance distance;
+    int largest = 0, wanted = 0;
+    double gap = 0;  // of the oracle's two best
+  };
+  std::vector<Seen> seen(oracle_.size());
+  const auto count = static_cast<std::int64_t>(seen.size());
+  ThreadPool(static_cast<int>(std::min<std::int64_t>(count, resolve_threads(0)))).for_ranges(count, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      const std::span<const float> got = logits.subspan(i * static_cast<std::size_t>(vocab_), static_cast<std::size_t>(vocab_));
+      seen[i] = {distance(oracle_[i], got), argmax(got), argmax(oracle_[i]), top2_gap(oracle_[i])};
+    }
+  });
   double sum = 0;
   std::int64_t agreeing = 0;
   for (std::size_t i = 0; i < oracle_.size(); ++i) {
-    const std::span<const float> got = logits.subspan(i * static_cast<std::size_t>(vocab_), static_cast<std::size_t>(vocab_));
     const std::string where = " at position " + std::to_string(plan_.positions[i]);
-    const Distance d = distance(oracle_[i], got);
+    const Distance& d = seen[i].distance;
     c.max_abs_err = std::max(c.max_abs_err, d.max_abs);
     c.kl = std::max(c.kl, d.kl);
     sum += d.sum;
@@ -133,10 +146,10 @@ GpuReference::Outcome GpuReference::compare(std::span<const float> logits, std::
     if (d.kl > kl_bound)
       fail_once("the distribution is off by KL " + std::to_string(d.kl) + ", more than " + std::to_string(kl_bound) +
                 " (native arithmetic with margin)," + where);
-    const int wanted = argmax(oracle_[i]);
+    const int wanted = seen[i].wanted;
     if (next_tokens[i] == wanted) ++agreeing;
-    if (next_tokens[i] != argmax(got)) fail_once("the next token is not the largest logit" + where);
-    if (next_tokens[i] != wanted && top2_gap(oracle_[i]) > 2 * c.bound) fail_once("the next token is not the oracle's" + where);
+    if (next_tokens[i] != seen[i].largest) fail_once("the next token is not the largest logit" + where);
+    if (next_tokens[i] != wanted && seen[i].gap > 2 * c.bound) fail_once("the next token is not the oracle's" + where);
   }
   c.mean_abs_err = sum / (static_cast<double>(oracle_.size()) * vocab_);
   c.top1_agreement = static_cast<double>(agreeing) / static_cast<double>(oracle_.size());

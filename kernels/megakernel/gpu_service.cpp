@@ -19,6 +19,8 @@ namespace {
 
 std::uint64_t hash_logits(std::span<const float> logits) { return hash64({reinterpret_cast<const char*>(logits.data()), logits.size_bytes()}); }
 
+constexpr std::uint32_t kExponentMask = 0x7f800000;  // all ones: infinity or NaN
+
 std::string payload_of(std::span<const float> logits) { return {reinterpret_cast<const char*>(logits.data()), logits.size_bytes()}; }
 
 Json program_facts(const DeviceProgram& program, const BuiltCandidate& built) {
@@ -32,18 +34,23 @@ Result<CheckedRun> run_checked(GpuModel& model, DeviceProgram& program, std::spa
   const DeviceSequence& sequence = model.sequence();
   const cuda::Stream& stream = model.stream();
   CheckedRun run;
+  std::vector<float> logits;
   AMK_CHECK(sequence.set_tokens(tokens, 0, stream));
   AMK_CHECK(sequence.poison_kv(stream));
   for (std::size_t p = 0; p < tokens.size(); ++p) {
     AMK_CHECK(sequence.poison_outputs(stream));
     AMK_CHECK(program.poison_activations(stream));
     AMK_CHECK(model.run(program, {static_cast<int>(p), false}));
-    AMK_TRY(logits, sequence.read_logits(stream));
+    AMK_CHECK(sequence.read_logits(logits, stream));
     AMK_TRY(next, sequence.read_next_token(stream));
+    std::uint32_t unwritten = 0, not_finite = 0;  // of words, so that the loop is a few vector instructions
     for (const float v : logits) {
-      run.unwritten += std::bit_cast<std::uint32_t>(v) == kPoisonWord ? 1 : 0;
-      run.not_finite += std::isfinite(v) ? 0 : 1;
+      const auto word = std::bit_cast<std::uint32_t>(v);
+      unwritten += word == kPoisonWord ? 1 : 0;
+      not_finite += (word & kExponentMask) == kExponentMask ? 1 : 0;
     }
+    run.unwritten += unwritten;
+    run.not_finite += not_finite;
     run.unwritten += static_cast<std::uint32_t>(next) == kPoisonWord ? 1 : 0;
     run.hashes.push_back(hash_logits(logits) ^ static_cast<std::uint64_t>(next));
     run.next_tokens.push_back(next);
@@ -89,8 +96,11 @@ Result<Message> GpuService::open(const Json& body) {
 Result<DeviceProgram*> GpuService::program_of(const Json& config, const std::string& instruction) {
   AMK_TRY(parsed, parse_schedule_config(config));
   const std::string id = schedule_id(parsed);
-  for (Loaded& l : loaded_) {
-    if (l.schedule_id == id && l.instruction == instruction) return l.program.get();
+  const auto held =
+      std::find_if(loaded_.begin(), loaded_.end(), [&](const Loaded& l) { return l.schedule_id == id && l.instruction == instruction; });
+  if (held != loaded_.end()) {
+    std::rotate(held, held + 1, loaded_.end());  // the one used last goes last: an incumbent stays while candidates come and go
+    return loaded_.back().program.get();
   }
   PlanOptions options;
   options.instruction = instruction;

@@ -163,3 +163,19 @@ TEST_CASE("clock: two valid rounds are no measurement") {
   REQUIRE_FALSE(few);
   CHECK(few.error().data.at("withheld") == "no-valid-samples");
 }
+
+TEST_CASE("clock: no more rounds than it takes to see that nothing is left to win; all of them while something may be") {
+  const auto rounds = [](double candidate, double incumbent) {
+    std::string log;
+    Fake a('A', log, constant(candidate)), b('B', log, constant(incumbent));
+    FakeMonitor monitor;
+    const auto t = time_in_turn(a, &b, monitor, quick());
+    REQUIRE(t);
+    return t->rounds;
+  };
+  CHECK(rounds(100, 100) == 8);
+  CHECK(rounds(100, 100.4) == 8);   // 0.4% faster: below half the margin of 1%
+  CHECK(rounds(100, 100.8) == 60);  // may still turn out to be 1%
+  CHECK(rounds(100, 101.1) == 8);   // clear of the margin
+  CHECK(rounds(101, 100) == 8);
+}
