@@ -48,6 +48,7 @@ constexpr std::array<std::string_view, 3> kPath = {"wgmma", "mma", "plain"};
 constexpr std::array<std::string_view, 2> kAlong = {"m", "n"};
 constexpr std::array<std::string_view, 3> kEpilogue = {"tma", "staged", "direct"};
 constexpr std::array<std::string_view, 3> kHint = {"normal", "evict_first", "evict_last"};
+constexpr std::array<std::string_view, 2> kProducer = {"warpgroup", "warp"};
 
 constexpr std::array kNameKnobs = {
     NameKnob{"path", kPath, [](const Config& c) { return static_cast<std::size_t>(c.path); },
@@ -61,6 +62,9 @@ constexpr std::array kNameKnobs = {
              [](Config& c, std::size_t i) { c.l2_x = static_cast<L2Hint>(i); }, "how the left operand's lines leave L2"},
     NameKnob{"l2.y", kHint, [](const Config& c) { return static_cast<std::size_t>(c.l2_y); },
              [](Config& c, std::size_t i) { c.l2_y = static_cast<L2Hint>(i); }, "how the right operand's lines leave L2"},
+    NameKnob{"producer", kProducer, [](const Config& c) { return static_cast<std::size_t>(c.producer); },
+             [](Config& c, std::size_t i) { c.producer = static_cast<Producer>(i); },
+             "who fills the ring: a warpgroup that gives its registers to the consumers, or one warp, where accumulators are few"},
 };
 
 struct BoolKnob {

@@ -22,6 +22,11 @@ enum class Epilogue {
 };
 enum class L2Hint { Normal, EvictFirst, EvictLast };
 
+enum class Producer {
+  Warpgroup,  // gives its registers to the consumers
+  Warp,       // one warp, registers as they are: few accumulators; small enough for two launches to share an SM
+};
+
 struct Config {
   Path path = Path::Wgmma;
   int tile_m = 128, tile_n = 256, tile_k = 64;
@@ -34,6 +39,7 @@ struct Config {
   Epilogue epilogue = Epilogue::Tma;
   int store_buffers = 2;  // 16×64 staging buffers a warp
   L2Hint l2_x = L2Hint::Normal, l2_y = L2Hint::Normal;
+  Producer producer = Producer::Warpgroup;
   bool overlap = false;  // set up while the stream's previous kernel drains (programmatic dependent launch)
   bool operator==(const Config&) const = default;
 };

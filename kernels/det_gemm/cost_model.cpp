@@ -11,6 +11,7 @@ namespace {
 
 // Measured on H100 and H200 (docs/lab/gemm.md) unless said otherwise.
 constexpr double kLaunchUs = 2.3;             // K = 64 launches in a graph, both cards
+constexpr double kSharedLaunchUs = 1.4;       // the same where launches overlap and two of them fit one SM
 constexpr double kRoundTripUs = 1.1;          // issue of a copy to data in shared memory, under load
 constexpr double kIngestBytesPerClock = 64;   // one SM's port to L2
 constexpr double kL2BytesPerClockPerSm = 40;  // all SMs reading at once
@@ -90,7 +91,8 @@ Estimate estimate(const Plan& plan, const GpuTarget& target) {
   const double store = c.path != Path::Wgmma || c.epilogue == Epilogue::Direct ? kDirectStoreClocks : kStagedStoreClocks;
   const double warps_rows = tile_m / 16.0 / (c.path == Path::Wgmma ? c.consumers * 4 : 8);
   const double epilogue_us = warps_rows * tile_n / 8.0 * store / clocks_per_us;
-  e.fixed_us = kLaunchUs + kRoundTripUs + epilogue_us;
+  const bool shared = c.overlap && c.producer == Producer::Warp && 2 * (plan.smem_bytes + 1024) <= target.smem_per_sm_bytes;
+  e.fixed_us = (shared ? kSharedLaunchUs : kLaunchUs) + kRoundTripUs + epilogue_us;
 
   const std::array<std::pair<double, std::string_view>, 5> terms = {{{e.matrix_us + (turns - 1) * epilogue_us, "matrix"},
                                                                      {e.ingest_us, "ingest"},

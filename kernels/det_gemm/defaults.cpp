@@ -82,6 +82,9 @@ std::vector<Config> candidate_configs(const Canonical& shape, const Storage& sto
                          : tile_n % 64 == 0 && !swap && shape.out == OutType::Bf16 ? Epilogue::Tma
                                                                                    : Epilogue::Staged;
             consider(c);
+            c.producer = Producer::Warp;  // refused where accumulators are many
+            c.overlap = true;
+            consider(c);
           }
         }
       }

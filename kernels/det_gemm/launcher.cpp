@@ -98,7 +98,9 @@ Result<CompiledGemm> CompiledGemm::load(const Plan& plan, std::span<const std::b
     gemm.resident_blocks_ = clusters * plan.cluster;
   } else {
     AMK_TRY(per_sm, function.blocks_per_sm(plan.block_threads, static_cast<std::size_t>(plan.smem_bytes)));
-    gemm.resident_blocks_ = per_sm * sm_count;
+    // A wgmma launch counts on one block an SM; room for a second is the next launch's.
+    gemm.resident_blocks_ = (plan.config.path == Path::Wgmma ? 1 : per_sm) * sm_count;
+    if (per_sm < 1) gemm.resident_blocks_ = 0;
   }
   if (gemm.resident_blocks_ < 1) {
     return fail(ErrorKind::Rejected, "resident: the compiled kernel does not fit this device",

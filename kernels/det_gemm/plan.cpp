@@ -42,7 +42,7 @@ void plan_wgmma(Plan& plan, Defines& define) {
   plan.source = "hopper.cu";
   plan.kernel = "det_gemm_hopper";
   plan.architecture = "sm_90a";
-  plan.block_threads = (c.consumers + 1) * 128;
+  plan.block_threads = c.consumers * 128 + (c.producer == Producer::Warp ? 32 : 128);
   plan.cluster = c.cluster_m * c.cluster_n;
   plan.tiles_m = ceil_div(ceil_div(r.m, c.tile_m), c.cluster_m);
   plan.tiles_n = ceil_div(ceil_div(r.n, c.tile_n), c.cluster_n);
@@ -73,6 +73,7 @@ void plan_wgmma(Plan& plan, Defines& define) {
   define("HINT_Y", static_cast<int>(hint_y));
   define("X_LOAD", load_x);
   define("Y_LOAD", load_y);
+  define("PRODUCER_WARP", c.producer == Producer::Warp);
   define("OVERLAP", c.overlap);
   define("CHUNK_BLOCKS", plan.shape.chunk / c.tile_k);
   define("WGMMA_N", c.tile_n);

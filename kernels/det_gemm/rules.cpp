@@ -7,6 +7,7 @@
 namespace amk::det_gemm {
 namespace {
 
+constexpr int kFewAccumulators = 64;
 constexpr std::int64_t kAlignmentSlack = 1024;  // dynamic shared memory starts on 16 bytes; swizzled tiles want 1024
 
 bool wgmma(const RuleInput& in) { return in.config.path == Path::Wgmma; }
@@ -34,6 +35,7 @@ Config neutral(const Config& c) {
                      .store_buffers = 2,
                      .l2_x = L2Hint::Normal,
                      .l2_y = L2Hint::Normal,
+                     .producer = Producer::Warpgroup,
                      .overlap = false};
   if (c.path == Path::Plain) return plain;
   n.consumers = plain.consumers;
@@ -42,6 +44,7 @@ Config neutral(const Config& c) {
   n.epilogue = plain.epilogue;
   n.store_buffers = plain.store_buffers;
   n.l2_x = n.l2_y = L2Hint::Normal;
+  n.producer = plain.producer;
   n.overlap = false;
   return n;
 }
@@ -56,8 +59,8 @@ bool slice_ok(int lines, bool k_major, int tile_k, int slices) { return (k_major
 
 const std::vector<Rule> kRules = {
     {"unused_knob",
-     "a knob that the chosen path ignores stays at its neutral value (mma: consumers 1, cluster 1×1, epilogue direct, store_buffers 2, overlap "
-     "false; plain: tile 16×8×32, stages 2 as well)",
+     "a knob that the chosen path ignores stays at its neutral value (mma: consumers 1, cluster 1×1, epilogue direct, store_buffers 2, producer "
+     "warpgroup, overlap false; plain: tile 16×8×32, stages 2 as well)",
      [](const RuleInput& in) { return in.config == neutral(in.config); }},
     {"architecture", "wgmma and TMA exist on sm_90 only; mma.sync with bf16 on sm_80 and newer",
      [](const RuleInput& in) { return wgmma(in) ? in.target.sm_major == 9 && in.target.sm_minor == 0 : in.target.sm_major >= 8; }},
@@ -86,6 +89,10 @@ const std::vector<Rule> kRules = {
      [](const RuleInput& in) {
        const int used = accumulator_registers(in.config, in.shape.chunk > 0);
        return used <= (mma(in) ? 128 : in.config.consumers == 3 ? 104 : 192);
+     }},
+    {"producer_warp", "one producer warp leaves registers as they are: at most 64 accumulators a thread",
+     [](const RuleInput& in) {
+       return in.config.producer == Producer::Warpgroup || accumulator_registers(in.config, in.shape.chunk > 0) <= kFewAccumulators;
      }},
     {"shared_memory", "stages and staging buffers fit the shared memory of one block",
      [](const RuleInput& in) { return shared_bytes(in.config, roles_of(in.shape, in.config.swap)) <= in.target.smem_optin_bytes; }},

@@ -12,6 +12,8 @@
 //   DG_X_LOAD, DG_Y_LOAD              lines of a tile that are copied: fewer than the tile where the whole operand has fewer. The others hold
 //                                     garbage, which reaches only outputs that are not stored: rows and columns never mix
 //   DG_OVERLAP                        programmatic dependent launch: set up while the previous kernel of the stream drains
+//   DG_PRODUCER_WARP                  1: one producer warp, registers stay as they are: for few accumulators, and two launches may share an SM;
+//                                     0: a producer warpgroup that gives its registers to the consumers
 //   DG_CHUNK_BLOCKS                   k blocks per chunk of the chunked class; 0 = one chain
 //   DG_WGMMA_N = DG_TILE_N and DG_WGMMA_REGS… for wgmma.cuh; DG_REGISTERS_PRODUCER, DG_REGISTERS_CONSUMER
 #include "async.cuh"
@@ -41,10 +43,14 @@ constexpr u32 kStageBytes = kXBytes + kYBytes;
 constexpr u32 kCopiedBytes = (DG_X_LOAD + DG_Y_LOAD) * DG_TILE_K * 2;
 constexpr u32 kBarrierOffset = DG_STAGES * kStageBytes + DG_CONSUMERS * 4 * kStagingBytes;
 
+static_assert(DG_STAGES <= 32, "one lane initialises one slot");
 static_assert(DG_TILE_M % (64 * DG_CONSUMERS) == 0 && DG_TILE_N % 8 == 0 && DG_TILE_K % 64 == 0, "tile");
 static_assert(kStageBytes % 1024 == 0 && kXBytes % 1024 == 0, "swizzled tiles start on 1024 bytes");
 static_assert(DG_X_LOAD == DG_TILE_M || (DG_X_KMAJOR && DG_X_LOAD < DG_TILE_M), "lines are left out of K-major tiles only");
 static_assert(DG_Y_LOAD == kYLines || (DG_Y_KMAJOR && DG_Y_LOAD < kYLines), "lines are left out of K-major tiles only");
+
+constexpr int kConsumerThreads = DG_CONSUMERS * 128;  // the first ones; the producer's follow
+constexpr int kThreads = kConsumerThreads + (DG_PRODUCER_WARP ? 32 : 128);
 
 // One operand's tile of one stage: address arithmetic of both layouts.
 template <bool kKMajor, int kLines, int kLoad>
@@ -101,27 +107,59 @@ struct Place {
 };
 
 __device__ __forceinline__ BlockTile block_tile(const HopperParams& p, const Place& place, u32 index) {
-  const RasterTile tile = raster_tile(index, p.tiles_m, p.tiles_n, p.group, p.bands_along_n != 0);
+  RasterTile tile{0, index};
+  if (p.tiles_n == 1)  // one row or column of tiles has one walk: no divisions before the first copy
+    tile = {index, 0};
+  else if (p.tiles_m > 1)
+    tile = raster_tile(index, p.tiles_m, p.tiles_n, p.group, p.bands_along_n != 0);
   return {static_cast<int>((tile.m * DG_CLUSTER_M + place.rank_m) * DG_TILE_M), static_cast<int>((tile.n * DG_CLUSTER_N + place.rank_n) * DG_TILE_N)};
 }
 
-__device__ __forceinline__ void produce(const HopperParams& p, const Place& place, u32 smem) {
-  const u64 policy_x = cache_policy<DG_HINT_X>(), policy_y = cache_policy<DG_HINT_Y>();
+// Fills ring slots with what one k block needs of both operands.
+struct Copier {
+  const HopperParams& p;
+  const Place& place;
+  u32 smem;
+  u64 policy_x = cache_policy<DG_HINT_X>(), policy_y = cache_policy<DG_HINT_Y>();
   u16 mask_x = 0, mask_y = 0;  // blocks that read the same row tile, the same column tile
-  for (u32 i = 0; i < DG_CLUSTER_N; ++i) mask_x |= 1u << (place.rank_m + DG_CLUSTER_M * i);
-  for (u32 i = 0; i < DG_CLUSTER_M; ++i) mask_y |= 1u << (i + DG_CLUSTER_M * place.rank_n);
+
+  __device__ __forceinline__ Copier(const HopperParams& params, const Place& at, u32 base) : p(params), place(at), smem(base) {
+    for (u32 i = 0; i < DG_CLUSTER_N; ++i) mask_x |= 1u << (place.rank_m + DG_CLUSTER_M * i);
+    for (u32 i = 0; i < DG_CLUSTER_M; ++i) mask_y |= 1u << (i + DG_CLUSTER_M * place.rank_n);
+  }
+  __device__ __forceinline__ void fill(u32 slot, const BlockTile& tile, u32 block) const {
+    const u32 full = full_barrier(smem, slot), at = smem + slot * kStageBytes;
+    barrier_expect(full, kCopiedBytes);
+    const int k = static_cast<int>(block * DG_TILE_K);
+    XTile::copy<DG_CLUSTER_N, DG_HINT_X>(at, &p.x, full, tile.m, k, static_cast<int>(place.rank_n), mask_x, policy_x);
+    YTile::copy<DG_CLUSTER_M, DG_HINT_Y>(at + kXBytes, &p.y, full, tile.n, k, static_cast<int>(place.rank_m), mask_y, policy_y);
+  }
+};
+
+__device__ __forceinline__ void produce(const HopperParams& p, const Place& place, u32 smem) {
+  const Copier copier(p, place, smem);
+  const u32 tiles = p.tiles_m * p.tiles_n;
+  u32 index = place.cluster, block = 0;
+  BlockTile tile{0, 0};
+  if (index < tiles) tile = block_tile(p, place, index);
+  if constexpr (DG_OVERLAP) {
+    wait_for_previous_grid();
+    launch_dependents();  // only now: each grid begins after the one before it has ended, so that at most two are on an SM
+  }
+  if (index < tiles)  // the first round of the ring waits for nobody
+    for (; block < DG_STAGES && block < p.k_blocks; ++block) copier.fill(block, tile, block);
   Ring ring;
-  for (u32 index = place.cluster; index < p.tiles_m * p.tiles_n; index += place.clusters) {
-    const BlockTile tile = block_tile(p, place, index);
-    for (u32 block = 0; block < p.k_blocks; ++block) {
+  ring.slot = block == DG_STAGES ? 0 : block;
+  ring.parity = block == DG_STAGES;
+  while (index < tiles) {
+    for (; block < p.k_blocks; ++block) {
       barrier_wait(empty_barrier(smem, ring.slot), ring.parity ^ 1);
-      const u32 full = full_barrier(smem, ring.slot), at = smem + ring.slot * kStageBytes;
-      barrier_expect(full, kCopiedBytes);
-      const int k = static_cast<int>(block * DG_TILE_K);
-      XTile::copy<DG_CLUSTER_N, DG_HINT_X>(at, &p.x, full, tile.m, k, static_cast<int>(place.rank_n), mask_x, policy_x);
-      YTile::copy<DG_CLUSTER_M, DG_HINT_Y>(at + kXBytes, &p.y, full, tile.n, k, static_cast<int>(place.rank_m), mask_y, policy_y);
+      copier.fill(ring.slot, tile, block);
       ring.advance();
     }
+    index += place.clusters;
+    block = 0;
+    if (index < tiles) tile = block_tile(p, place, index);
   }
 }
 
@@ -170,70 +208,86 @@ __device__ __forceinline__ void load_total(const HopperParams& p, float (&total)
 }
 #endif
 
-__device__ __forceinline__ void consume(const HopperParams& p, const Place& place, u32 smem, int consumer) {
-  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+// What a consumer warpgroup does with a stage: reads its slot, and gives the one before back once nothing in flight reads it.
+struct Consumer {
+  const HopperParams& p;
+  const Place& place;
+  u32 smem;
+  int consumer, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   Ring ring;
+  u32 previous = 0;
+
+  // Issues the next k block into d. The block before stays in flight: settle() ends it.
+  __device__ __forceinline__ void issue(float (&d)[kFragments][kRegs], int accumulate) {
+    barrier_wait(full_barrier(smem, ring.slot), ring.parity);
+    const u32 x = smem + ring.slot * kStageBytes, y = x + kXBytes;
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < DG_TILE_K / 16; ++step) {
+#pragma unroll
+      for (int f = 0; f < kFragments; ++f) {
+        wgmma_k16<!DG_X_KMAJOR, !DG_Y_KMAJOR>(d[f], XTile::descriptor(x, (consumer * kFragments + f) * 64, step), YTile::descriptor(y, 0, step),
+                                              accumulate);
+      }
+      accumulate = 1;
+    }
+    wgmma_commit();
+  }
+  template <int kInFlight>
+  __device__ __forceinline__ void settle() {  // all but the newest kInFlight blocks have been computed; the slot of the one before is free
+    wgmma_wait<kInFlight>();
+    release(place, smem, previous, warp, lane);
+  }
+  __device__ __forceinline__ void next() {
+    previous = ring.slot;
+    ring.advance();
+  }
+};
+
+// The chain of blocks [at, end) into d, all of it computed on return.
+__device__ __forceinline__ void consume_chain(Consumer& c, u32 at, u32 end, float (&d)[kFragments][kRegs]) {
+  for (u32 block = at; block < end; ++block) {
+    c.issue(d, block != at);
+    if (block > at) c.settle<1>();
+    c.next();
+  }
+  c.settle<0>();
+#pragma unroll
+  for (int f = 0; f < kFragments; ++f) wgmma_pin(d[f]);
+}
+
+__device__ __forceinline__ void consume_tile(Consumer& c, const BlockTile& tile, float (&result)[kFragments][kRegs]) {
+#if DG_CHUNK_BLOCKS
+  load_total(c.p, result, tile, c.consumer, c.warp, c.lane);
+  for (u32 at = 0; at < c.p.k_blocks; at += DG_CHUNK_BLOCKS) {
+    float d[kFragments][kRegs];
+    consume_chain(c, at, c.p.k_blocks - at < DG_CHUNK_BLOCKS ? c.p.k_blocks : at + DG_CHUNK_BLOCKS, d);
+#pragma unroll
+    for (int f = 0; f < kFragments; ++f) {
+#pragma unroll
+      for (int i = 0; i < kRegs; ++i) result[f][i] += d[f][i];
+    }
+  }
+#else
+  consume_chain(c, 0, c.p.k_blocks, result);
+#endif
+}
+
+__device__ __forceinline__ void consume(const HopperParams& p, const Place& place, u32 smem, int consumer) {
+  Consumer c{p, place, smem, consumer};
   int buffer = 0;  // of the TMA epilogue: goes round across tiles, so that the oldest box is the one waited for
   for (u32 index = place.cluster; index < p.tiles_m * p.tiles_n; index += place.clusters) {
     const BlockTile tile = block_tile(p, place, index);
     float d[kFragments][kRegs];
-#if DG_CHUNK_BLOCKS
-    float total[kFragments][kRegs];
-    load_total(p, total, tile, consumer, warp, lane);
-    u32 left = DG_CHUNK_BLOCKS;
-#endif
-    int accumulate = 0;
-    u32 previous = 0;
-    for (u32 block = 0; block < p.k_blocks; ++block) {
-      barrier_wait(full_barrier(smem, ring.slot), ring.parity);
-      const u32 x = smem + ring.slot * kStageBytes, y = x + kXBytes;
-      wgmma_fence();
-#pragma unroll
-      for (int step = 0; step < DG_TILE_K / 16; ++step) {
-#pragma unroll
-        for (int f = 0; f < kFragments; ++f) {
-          wgmma_k16<!DG_X_KMAJOR, !DG_Y_KMAJOR>(d[f], XTile::descriptor(x, (consumer * kFragments + f) * 64, step), YTile::descriptor(y, 0, step),
-                                                accumulate);
-        }
-        accumulate = 1;
-      }
-      wgmma_commit();
-      if (block > 0) {  // one group stays in flight; the one before it has left its slot
-        wgmma_wait<1>();
-        release(place, smem, previous, warp, lane);
-      }
-      previous = ring.slot;
-      ring.advance();
-#if DG_CHUNK_BLOCKS
-      if (--left == 0 || block + 1 == p.k_blocks) {
-        wgmma_wait<0>();
-#pragma unroll
-        for (int f = 0; f < kFragments; ++f) {
-          wgmma_pin(d[f]);
-#pragma unroll
-          for (int i = 0; i < kRegs; ++i) total[f][i] += d[f][i];
-        }
-        left = DG_CHUNK_BLOCKS;
-        accumulate = 0;
-      }
-#endif
-    }
-    wgmma_wait<0>();
-    release(place, smem, previous, warp, lane);
-#if DG_CHUNK_BLOCKS
-    store_tile(p, total, tile, smem, consumer, warp, lane, buffer);
-#else
-#pragma unroll
-    for (int f = 0; f < kFragments; ++f) wgmma_pin(d[f]);
-    store_tile(p, d, tile, smem, consumer, warp, lane, buffer);
-#endif
+    consume_tile(c, tile, d);
+    store_tile(p, d, tile, smem, consumer, c.warp, c.lane, buffer);
   }
   if constexpr (DG_EPILOGUE == 0) {
-    if (lane == 0) store_wait_all();
+    if (c.lane == 0) store_wait_all();
   }
 }
 
-extern "C" __global__ void __launch_bounds__((DG_CONSUMERS + 1) * 128, 1) det_gemm_hopper(const __grid_constant__ HopperParams p) {
+extern "C" __global__ void __launch_bounds__(kThreads, 1) det_gemm_hopper(const __grid_constant__ HopperParams p) {
   extern __shared__ char dynamic_smem[];
   const u32 smem = (smem_address(dynamic_smem) + 1023) & ~1023u;  // equal in every block: the window's base is
   Place place{0, 0, blockIdx.x, gridDim.x};
@@ -241,42 +295,43 @@ extern "C" __global__ void __launch_bounds__((DG_CONSUMERS + 1) * 128, 1) det_ge
     const u32 rank = cluster_rank();
     place = {rank % DG_CLUSTER_M, rank / DG_CLUSTER_M, blockIdx.x / kClusterSize, gridDim.x / kClusterSize};
   }
-  if (threadIdx.x == 0) {
-    prefetch_map(&p.x);
-    prefetch_map(&p.y);
-    if constexpr (DG_EPILOGUE == 0) prefetch_map(&p.out);
-    for (u32 slot = 0; slot < DG_STAGES; ++slot) {
-      barrier_init(full_barrier(smem, slot), 1);
-      barrier_init(empty_barrier(smem, slot), DG_CONSUMERS * (DG_CLUSTER_M + DG_CLUSTER_N - 1));
+  const bool producer = threadIdx.x >= kConsumerThreads;
+  const u32 lane = threadIdx.x - kConsumerThreads;  // of the producer's first warp, where below 32
+  if (producer && lane < 32) {
+    if (lane == 0) {
+      prefetch_map(&p.x);
+      prefetch_map(&p.y);
+      if constexpr (DG_EPILOGUE == 0) prefetch_map(&p.out);
+    }
+    if (lane < DG_STAGES) {
+      barrier_init(full_barrier(smem, lane), 1);
+      barrier_init(empty_barrier(smem, lane), DG_CONSUMERS * (DG_CLUSTER_M + DG_CLUSTER_N - 1));
     }
     fence_barrier_init();
     fence_async_proxy();
+    __syncwarp();
   }
-  const bool producer = threadIdx.x < 128;
   if constexpr (kClusterSize > 1) {
     cluster_arrive();
     cluster_wait();
   } else {
     // Consumers wait for the barriers' initialisation; the producer, which did it, starts copying at once.
-    constexpr int kWaiting = DG_CONSUMERS * 128 + 32;
-    if (threadIdx.x < 32) {
-      __syncwarp();
-      asm volatile("barrier.cta.arrive.aligned 1, %0;" ::"n"(kWaiting) : "memory");
-    } else if (!producer) {
+    constexpr int kWaiting = kConsumerThreads + 32;
+    if (!producer) {
       asm volatile("barrier.cta.sync.aligned 1, %0;" ::"n"(kWaiting) : "memory");
+    } else if (lane < 32) {
+      asm volatile("barrier.cta.arrive.aligned 1, %0;" ::"n"(kWaiting) : "memory");
     }
   }
-  if constexpr (DG_OVERLAP) {  // nothing before this line touches global memory but the tensor maps, which are parameters
-    launch_dependents();
-    wait_for_previous_grid();
-  }
 
+  // With DG_OVERLAP nothing above touches global memory but the tensor maps, which are parameters.
   if (producer) {
-    registers_shrink<DG_REGISTERS_PRODUCER>();
-    if (threadIdx.x == 0) produce(p, place, smem);
+    if constexpr (!DG_PRODUCER_WARP) registers_shrink<DG_REGISTERS_PRODUCER>();
+    if (lane == 0) produce(p, place, smem);
   } else {
-    registers_grow<DG_REGISTERS_CONSUMER>();
-    consume(p, place, smem, static_cast<int>(threadIdx.x / 128) - 1);
+    if constexpr (!DG_PRODUCER_WARP) registers_grow<DG_REGISTERS_CONSUMER>();
+    if constexpr (DG_OVERLAP) wait_for_previous_grid();  // it may still read what is written here
+    consume(p, place, smem, static_cast<int>(threadIdx.x / 128));
   }
   if constexpr (kClusterSize > 1) {  // nobody leaves while a peer may still write here or signal here
     cluster_arrive();

@@ -63,9 +63,13 @@ const std::vector<Config>& few_configs() {
     Config overlapped = wgmma(64, 64, 64, 4, 1, 1, 1, Epilogue::Direct);
     overlapped.overlap = true;
     overlapped.raster = RasterAlong::N;
+    Config shared = wgmma(128, 16, 64, 6, 2, 1, 1, Epilogue::Direct, true);
+    shared.overlap = true;  // two launches on one SM
+    shared.producer = Producer::Warp;
     return std::vector<Config>{wgmma(128, 256, 64, 4, 2, 2, 1, Epilogue::Direct),
                                wgmma(128, 128, 64, 6, 2, 1, 2, Epilogue::Direct),
                                overlapped,
+                               shared,
                                wgmma(64, 16, 64, 8, 1, 1, 1, Epilogue::Direct, true),
                                mma(64, 64, 32, 3),
                                mma(16, 32, 64, 2),
@@ -85,6 +89,11 @@ const std::vector<Config>& all_configs() {
     list.push_back(wgmma(128, 192, 64, 4, 2, 1, 1, Epilogue::Tma));
     list.push_back(wgmma(128, 112, 64, 4, 2, 1, 1, Epilogue::Staged));
     list.push_back(wgmma(64, 24, 64, 4, 1, 1, 1, Epilogue::Staged));
+    list.push_back(wgmma(64, 32, 128, 4, 1, 1, 1, Epilogue::Staged));
+    list.push_back(wgmma(128, 32, 64, 4, 2, 2, 1, Epilogue::Staged));
+    list.back().producer = Producer::Warp;
+    list.push_back(wgmma(64, 112, 64, 6, 1, 1, 1, Epilogue::Direct));
+    list.back().producer = Producer::Warp;
     list.push_back(wgmma(128, 256, 64, 4, 2, 2, 1, Epilogue::Staged));
     list.push_back(wgmma(128, 24, 64, 4, 2, 1, 1, Epilogue::Staged, true));
     list.push_back(wgmma(64, 112, 64, 4, 1, 1, 1, Epilogue::Direct));

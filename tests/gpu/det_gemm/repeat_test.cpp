@@ -82,6 +82,31 @@ Result<int> graph_repeats(Runner& runner, const Operands& o, const Config& confi
   return wrong;
 }
 
+// Six products in a row, each of what the one before wrote, with nothing between the launches: where launches overlap, none may read or write early.
+Result<std::vector<std::uint16_t>> chain(Runner& runner, const Operands& o, const Config& config, bool graph) {
+  AMK_TRY(plan, make_plan(o.shape, o.storage, config, runner.target()));
+  AMK_TRY(gemm, runner.compile(plan));
+  AMK_TRY(device, upload(runner, o));
+  const cuda::Stream& stream = runner.stream();
+  Buffers there = device.buffers(), back = there;
+  std::swap(back.x, back.out);
+  const auto launches = [&]() -> Status {
+    for (int i = 0; i < 6; ++i) AMK_CHECK(gemm->launch(i % 2 == 0 ? there : back, stream.handle()));
+    return {};
+  };
+  if (graph) {
+    AMK_TRY(recorded, Graph::record(stream, launches));
+    AMK_CHECK(recorded.launch(stream));
+    AMK_CHECK(runner.synchronize());
+  } else {
+    AMK_CHECK(launches());
+  }
+  std::vector<std::uint16_t> values(o.x.size());
+  AMK_CHECK(cuda::copy_to_host(values.data(), device.x.pointer(), device.x.bytes(), stream));
+  AMK_CHECK(runner.synchronize());
+  return values;
+}
+
 std::string hash_of(const std::vector<std::uint16_t>& values) {
   return hash128_hex({reinterpret_cast<const char*>(values.data()), values.size() * 2});
 }
@@ -107,6 +132,19 @@ void test_repeats(Runner& runner, Checks& checks, const Options& options) {
     const auto replayed = graph_repeats(runner, o, config, want);
     checks.expect(replayed && *replayed == 0,
                   "graph replay " + describe(o.shape, config) + ": " + (replayed ? std::to_string(*replayed) + " differ" : replayed.error().message));
+  }
+  for (const std::int64_t tokens : {16, 130}) {
+    const Operands square = make_operands({.m = tokens, .n = 1024, .k = 1024, .y_k_contiguous = false}, 77);
+    const auto in_turn = chain(runner, square, plain_config(), false);
+    checks.expect(in_turn.has_value(), "chain by the plain kernel");
+    for (const Config& config : few_configs()) {
+      for (const bool graph : {false, true}) {
+        const auto got = chain(runner, square, config, graph);
+        if (!got && got.error().kind == ErrorKind::Rejected) continue;  // clusters that cover more than so few rows
+        checks.expect(got && in_turn && *got == *in_turn,
+                      "dependent chain " + describe(square.shape, config) + (graph ? " in a graph" : "") + (got ? "" : ": " + got.error().message));
+      }
+    }
   }
   // A fresh process, by running this program again.
   std::array<char, 64> line{};

@@ -83,6 +83,30 @@ TEST_CASE("rules name what is wrong") {
   CHECK(refusal(big, mma_config(), &shifted) == "");
 }
 
+TEST_CASE("one producer warp where accumulators are few: fewer threads, and only there") {
+  const Canonical few{.m = 16, .n = 14336, .k = 4096};
+  Config c;
+  c.tile_m = 128, c.tile_n = 16, c.stages = 6, c.cluster_m = 1, c.swap = true;
+  c.epilogue = Epilogue::Staged;
+  const auto threads = [&](Producer producer) {
+    c.producer = producer;
+    const auto plan = make_plan(few, dense_storage(few), c, hopper());
+    REQUIRE_MESSAGE(plan, (plan ? "" : plan.error().message));
+    return plan->block_threads;
+  };
+  CHECK(threads(Producer::Warpgroup) == 3 * 128);
+  CHECK(threads(Producer::Warp) == 2 * 128 + 32);
+  Config many;  // 128 accumulators a thread
+  many.producer = Producer::Warp;
+  CHECK(refusal({.m = 4096, .n = 4096, .k = 4096}, many) == "producer_warp");
+  many.tile_n = 128;  // 64, and 128 with running totals
+  CHECK(refusal({.m = 4096, .n = 4096, .k = 4096}, many) == "");
+  CHECK(refusal({.m = 4096, .n = 4096, .k = 4096, .chunk = 512}, many) == "producer_warp");
+  Config mma = mma_config();
+  mma.producer = Producer::Warp;
+  CHECK(refusal(few, mma) == "unused_knob");
+}
+
 TEST_CASE("a rejection carries the numbers") {
   Config c;
   c.stages = 8;
