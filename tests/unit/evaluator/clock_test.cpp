@@ -86,6 +86,17 @@ TEST_CASE("clock: throttled rounds are dropped and counted; none left is a statu
   REQUIRE_FALSE(none);
   CHECK(none.error().data.at("withheld") == "no-valid-samples");
 
+  // A family whose kernels hold the card at its power limit lets those rounds count, and no others.
+  TimingOptions at_the_limit = quick();
+  at_the_limit.unfair = kThrottleUnfair & ~static_cast<std::uint64_t>(kThrottleSoftwarePower);
+  FakeMonitor capped([](int) { return ClockReading{1500, kThrottleSoftwarePower}; });
+  const auto counted = time_in_turn(a, nullptr, capped, at_the_limit);
+  REQUIRE(counted);
+  CHECK(counted->dropped_rounds == 0);
+  CHECK(counted->throttle_reasons == kThrottleSoftwarePower);
+  FakeMonitor hot([](int) { return ClockReading{1500, kThrottleSoftwarePower | kThrottleSoftwareThermal}; });
+  CHECK_FALSE(time_in_turn(a, nullptr, hot, at_the_limit));
+
   FakeMonitor idle([](int) { return ClockReading{1500, kThrottleIdle | kThrottleApplicationClocks}; });
   const auto fine = time_in_turn(a, nullptr, idle, quick());
   REQUIRE(fine);
