@@ -68,7 +68,12 @@ void row_to_f32(const TensorView& view, std::int64_t row, std::span<float> out) 
     case DType::F16:
       for (std::size_t i = 0; i < out.size(); ++i) out[i] = f16_to_f32(load16(i));
       break;
-    case DType::I8:
+    case DType::I8: {
+      const auto* const q = reinterpret_cast<const std::int8_t*>(in);
+      const float scale = view.scales == nullptr ? 1.0f : view.scales[row];
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(q[i]) * scale;
+      break;
+    }
     case DType::I32:
       assert(false && "not a weight dtype");
       break;

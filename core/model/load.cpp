@@ -6,6 +6,7 @@
 #include "core/model/checkpoint.h"
 #include "core/model/hf_cache.h"
 #include "core/model/model_variant.h"
+#include "core/model/quantise.h"
 #include "core/model/seeded.h"
 
 namespace amk {
@@ -52,18 +53,21 @@ Result<ModelRef> resolve_model(std::string_view name, const ModelSources& source
     return bad_field("model", std::string(name), "a catalogue name, a folder with config.json, or org/name in the HuggingFace cache");
   AMK_TRY(variant, parse_model_variant(name));
   AMK_TRY(ref, resolve_plain(variant.model, sources));
-  if (variant.weights != WeightFormat::Stored)
-    return fail(ErrorKind::Unsupported, "int8 weights are not built yet", {{"field", "model"}, {"value", std::string(name)}});
   if (variant.batch != 1)
     return fail(ErrorKind::Unsupported, "a batch of " + std::to_string(variant.batch) + " is not built yet; accepted: b1",
                 {{"field", "model"}, {"value", std::string(name)}, {"accepted", "b1"}});
+  ref.spec.weight_format = variant.weights;
   variant.model = ref.spec.name;
   ref.spec.name = to_string(variant);
   return ref;
 }
 
 Result<std::shared_ptr<const Weights>> load_weights(const ModelRef& ref, int threads) {
-  return ref.source == ModelRef::Source::Catalogue ? generate_weights(ref.spec, ref.seed, threads) : open_checkpoint(ref.directory, ref.spec);
+  ModelSpec stored = ref.spec;
+  stored.weight_format = WeightFormat::Stored;
+  AMK_TRY(weights, ref.source == ModelRef::Source::Catalogue ? generate_weights(stored, ref.seed, threads) : open_checkpoint(ref.directory, stored));
+  if (ref.spec.weight_format == WeightFormat::Stored) return weights;
+  return quantise_weights(std::move(weights), ref.spec.name, threads);
 }
 
 std::vector<std::string> catalogue_names(const ModelSources& sources) { return list_catalogue(sources.catalogue_dir); }

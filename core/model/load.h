@@ -31,7 +31,8 @@ struct ModelRef {
 // name the field and the value that rule the model out.
 Result<ModelRef> resolve_model(std::string_view name, const ModelSources& sources);
 
-// Maps (checkpoint) or generates (catalogue; in parallel with `threads`, 0 = all cores, same bits for any count) the weights.
+// Maps (checkpoint) or generates (catalogue; in parallel with `threads`, 0 = all cores, same bits for any count) the weights, and quantises them
+// where the spec says so.
 Result<std::shared_ptr<const Weights>> load_weights(const ModelRef& ref, int threads = 0);
 
 std::vector<std::string> catalogue_names(const ModelSources& sources);

@@ -56,7 +56,14 @@ std::string_view to_string(RopeScaling s) { return s == RopeScaling::Linear ? "l
 std::int64_t ModelSpec::decode_weight_bytes() const {
   const std::int64_t head = static_cast<std::int64_t>(vocab) * hidden;  // read whole, tied or not
   const std::int64_t embedding_row = hidden;
-  return (embedding_row + layers * layer_elements(*this) + elements(*this, WeightKind::FinalNorm) + head) * dtype_bytes(dtype);
+  const std::int64_t all = embedding_row + layers * layer_elements(*this) + elements(*this, WeightKind::FinalNorm) + head;
+  if (weight_format == WeightFormat::Stored) return all * dtype_bytes(dtype);
+  std::int64_t matrices = head, rows = vocab;
+  for (const WeightKind kind : {WeightKind::Q, WeightKind::K, WeightKind::V, WeightKind::O, WeightKind::Gate, WeightKind::Up, WeightKind::Down}) {
+    matrices += layers * elements(*this, kind);
+    rows += std::int64_t{layers} * tensor_shape(*this, kind, 0).rows;
+  }
+  return matrices * dtype_bytes(DType::I8) + rows * dtype_bytes(DType::F32) + (all - matrices) * dtype_bytes(dtype);
 }
 
 std::int64_t ModelSpec::parameters() const {
@@ -73,25 +80,27 @@ Json to_json(const ModelSpec& spec) {
     rope["original_max_position"] = spec.rope.original_max_position;
   }
   if (spec.rope.inv_freq_dtype != DType::F32) rope["inv_freq_dtype"] = to_string(spec.rope.inv_freq_dtype);
-  return {{"name", spec.name},
-          {"architecture", to_string(spec.architecture)},
-          {"dtype", to_string(spec.dtype)},
-          {"vocab", spec.vocab},
-          {"hidden", spec.hidden},
-          {"intermediate", spec.intermediate},
-          {"layers", spec.layers},
-          {"heads", spec.heads},
-          {"kv_heads", spec.kv_heads},
-          {"head_dim", spec.head_dim},
-          {"max_position", spec.max_position},
-          {"sliding_window", spec.sliding_window ? Json(*spec.sliding_window) : Json(nullptr)},
-          {"rms_eps", spec.rms_eps},
-          {"rope", std::move(rope)},
-          {"tied_embeddings", spec.tied_embeddings},
-          {"qkv_bias", spec.qkv_bias},
-          {"o_bias", spec.o_bias},
-          {"mlp_bias", spec.mlp_bias},
-          {"qk_norm", spec.qk_norm}};
+  Json json = {{"name", spec.name},
+               {"architecture", to_string(spec.architecture)},
+               {"dtype", to_string(spec.dtype)},
+               {"vocab", spec.vocab},
+               {"hidden", spec.hidden},
+               {"intermediate", spec.intermediate},
+               {"layers", spec.layers},
+               {"heads", spec.heads},
+               {"kv_heads", spec.kv_heads},
+               {"head_dim", spec.head_dim},
+               {"max_position", spec.max_position},
+               {"sliding_window", spec.sliding_window ? Json(*spec.sliding_window) : Json(nullptr)},
+               {"rms_eps", spec.rms_eps},
+               {"rope", std::move(rope)},
+               {"tied_embeddings", spec.tied_embeddings},
+               {"qkv_bias", spec.qkv_bias},
+               {"o_bias", spec.o_bias},
+               {"mlp_bias", spec.mlp_bias},
+               {"qk_norm", spec.qk_norm}};
+  if (spec.weight_format == WeightFormat::Int8) json["weight_format"] = "int8";
+  return json;
 }
 
 }  // namespace amk

@@ -61,7 +61,7 @@ struct ModelSpec {
   int kv_rows() const { return kv_heads * head_dim; }
   int gqa() const { return heads / kv_heads; }
   DType matrix_dtype() const { return weight_format == WeightFormat::Int8 ? DType::I8 : dtype; }  // of the linear matrices
-  // Bytes of every weight matrix a decode step reads once (the embedding table counts one row; a tied head counts whole).
+  // Bytes of every weight a decode step reads once, scales included (the embedding table counts one row; a tied head counts whole).
   std::int64_t decode_weight_bytes() const;
   std::int64_t parameters() const;
 };

@@ -36,12 +36,14 @@ enum class WeightKind {
   LmHead,     // [vocab, hidden]; the embedding itself when tied
 };
 
-// Row-major [rows, cols] (vectors have rows = 1), `dtype` elements, little-endian; valid while the Weights live.
+// Row-major [rows, cols] (vectors have rows = 1), `dtype` elements, little-endian; valid while the Weights live. A quantised matrix (I8) is worth
+// data * scales[row]; without `scales` its elements are the integers themselves.
 struct TensorView {
   const std::byte* data = nullptr;
   DType dtype = DType::BF16;
   std::int64_t rows = 0;
   std::int64_t cols = 0;
+  const float* scales = nullptr;  // I8 only: one a row
   std::int64_t elements() const { return rows * cols; }
   std::int64_t bytes() const { return elements() * dtype_bytes(dtype); }
   explicit operator bool() const { return data != nullptr; }
@@ -58,7 +60,7 @@ class Weights {
   virtual std::string content_id() const = 0;
 };
 
-// Exact conversions to fp32; `out` has view.cols elements.
+// Exact conversions to fp32 (I8 with scales: the product rounded to fp32); `out` has view.cols elements.
 void row_to_f32(const TensorView& view, std::int64_t row, std::span<float> out);
 float bf16_to_f32(std::uint16_t bits);
 std::uint16_t f32_to_bf16(float value);  // round to nearest even; NaN stays NaN (quiet)

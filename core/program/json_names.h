@@ -45,6 +45,7 @@ inline constexpr Names<FusedFlag, 6> kFused{{{kFusedNorm, "norm"},
 inline constexpr Names<StepSync, 2> kStepSyncs{{{StepSync::Launch, "launch"}, {StepSync::Persistent, "persistent"}}};
 inline constexpr Names<DType, 5> kDTypes{
     {{DType::F32, "fp32"}, {DType::F16, "fp16"}, {DType::BF16, "bf16"}, {DType::I8, "int8"}, {DType::I32, "int32"}}};
+inline constexpr Names<WeightFormat, 1> kWeightFormats{{{WeightFormat::Int8, "int8"}}};  // absent: as stored
 inline constexpr Names<Architecture, 4> kArchitectures{
     {{Architecture::Llama, "llama"}, {Architecture::Mistral, "mistral"}, {Architecture::Qwen2, "qwen2"}, {Architecture::Qwen3, "qwen3"}}};
 inline constexpr Names<RopeScaling, 3> kRopeScalings{

@@ -29,7 +29,7 @@ constexpr std::int64_t kMaxStride = std::int64_t{1} << 36;
 constexpr std::int64_t kMaxPosition = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 
-// One object whose keys are exactly `count` known ones: construct, read every key, then done() refuses what is left over.
+// One object with known keys only: construct, read every key (an optional one if the object has it), then done() refuses what is left over.
 class ObjectReader {
  public:
   ObjectReader(const Json& json, const Place& place) : json_(json), place_(place) {}
@@ -43,6 +43,7 @@ class ObjectReader {
     ++read_;
     return &*at;
   }
+  bool has(std::string_view key) const { return json_.is_object() && json_.contains(std::string(key)); }
   Status done() const {
     if (json_.size() == read_) return {};
     return fail(ErrorKind::InvalidArgument,

@@ -6,8 +6,8 @@
 //   RmsNorm          reads residual (whole), norm weight slice;                writes normed slice
 //   Gemv             reads input (residual if kFusedNorm, else normed / attn / act: whole vector; if kFusedCombine one region of partials per
 //                          split instead, all heads, guarded by the positions at which that split is active),
-//                          norm weight (kFusedNorm, whole), weight rows, bias rows (packed order), q and k norm weights (qk_norm models) and
-//                          rope table (kFusedRopeAppend), residual slice (kFusedResidualAdd);
+//                          norm weight (kFusedNorm, whole), weight rows, scale rows (int8), bias rows (packed order), q and k norm weights
+//                          (qk_norm models) and rope table (kFusedRopeAppend), residual slice (kFusedResidualAdd);
 //                    writes output slices (qkv | q slices, then K rows, then V rows | gate, up slices | act | delta | residual' | logits),
 //                          argmax partial (kFusedArgmax)
 //   Rope             reads q and k slices of qkv, q and k norm weights (qk_norm), rope table;  writes q slice, then k slice
@@ -39,7 +39,7 @@ struct LoweringTarget {
 
 // Storage formats of what is not the residual (always fp32). All fp32 for the CPU check; bf16 KV and activations on a GPU.
 struct NumericFormat {
-  DType weights = DType::BF16;     // as packed: bf16 (fp32 for fp32 checkpoints, fp16 for fp16)
+  DType weights = DType::BF16;     // as packed: bf16 (fp32 for fp32 checkpoints, fp16 for fp16); of an int8 model all but the matrices
   DType activations = DType::F32;  // normed, q, attn, act
   DType kv = DType::F32;
 };

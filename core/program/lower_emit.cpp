@@ -132,7 +132,7 @@ class Emitter {
 
   void gemv(const PlannedInstruction& in, std::int32_t r0, std::int32_t r1, Task& t) {
     const std::uint32_t fused = in.info.fused;
-    t.reads.reserve(6);
+    t.reads.reserve(7);
     if (fused & kFusedCombine)
       partials(t.reads, in.input, 0, spec_.kv_heads);
     else
@@ -140,6 +140,7 @@ class Emitter {
     if (fused & kFusedNorm) whole(t.reads, in.norm_weight);
     const std::int64_t cols = packed_cols(spec_, in.info.matrix);
     elements(t.reads, in.weight, r0 * cols, r1 * cols);
+    if (in.scale != kNone) elements(t.reads, in.scale, r0, r1);
     if (in.bias != kNone) elements(t.reads, in.bias, r0, r1);
     if (fused & kFusedRopeAppend) {
       if (in.q_norm != kNone) whole(t.reads, in.q_norm);

@@ -31,8 +31,8 @@ std::string_view member_name(const Instruction& info) {
 
 template <class Visit>
 void each_operand(lowering::PlannedInstruction& in, Visit visit) {
-  for (BufferId* b : {&in.input, &in.second_input, &in.norm_weight, &in.weight, &in.bias, &in.q_norm, &in.k_norm, &in.rope, &in.residual, &in.output,
-                      &in.k_output, &in.k_cache, &in.v_cache, &in.partial})
+  for (BufferId* b : {&in.input, &in.second_input, &in.norm_weight, &in.weight, &in.scale, &in.bias, &in.q_norm, &in.k_norm, &in.rope, &in.residual,
+                      &in.output, &in.k_output, &in.k_cache, &in.v_cache, &in.partial})
     if (*b != kNone) visit(*b);
 }
 

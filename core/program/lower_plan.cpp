@@ -123,13 +123,18 @@ class Builder {
     const std::int64_t n = packed_rows(spec_, matrix);
     const std::int64_t cols = packed_cols(spec_, matrix);
     const int layer = std::max(layer_, 0);
-    const BufferId weight = buffer(prefix_ + name + ".w", Space::Weight, format_.weights, {n, cols}, {matrix, WeightKind::Embedding, layer, false});
+    const bool int8 = spec_.weight_format == WeightFormat::Int8;
+    const DType stored = int8 ? DType::I8 : format_.weights;
+    const BufferId weight = buffer(prefix_ + name + ".w", Space::Weight, stored, {n, cols}, {matrix, WeightKind::Embedding, layer, false});
+    const BufferId scale =
+        int8 ? buffer(prefix_ + name + ".scale", Space::Weight, DType::F32, {n}, {matrix, WeightKind::Embedding, layer, false, true}) : kNone;
     const BufferId bias =
         has_bias ? buffer(prefix_ + name + ".bias", Space::Weight, format_.weights, {n}, {matrix, WeightKind::Embedding, layer, true}) : kNone;
-    PlannedInstruction& in = add(name, Opcode::Gemv, std::move(segments), cols * dtype_bytes(format_.weights), Ledger::Weights);
+    PlannedInstruction& in = add(name, Opcode::Gemv, std::move(segments), cols * dtype_bytes(stored), Ledger::Weights);
     in.info.matrix = matrix;
     in.info.fused = fused;
     in.weight = weight;
+    in.scale = scale;
     in.bias = bias;
     return in;
   }

@@ -29,8 +29,8 @@ struct PlannedInstruction {
   bool signals = false;           // somebody waits for it
   std::vector<Dependency> waits;  // reduced: without what another wait implies
   // Operands; kNone where the form has none. `input` is the vector (or the partials) that the instruction transforms.
-  BufferId input = kNone, second_input = kNone, norm_weight = kNone, weight = kNone, bias = kNone, q_norm = kNone, k_norm = kNone, rope = kNone,
-           residual = kNone;
+  BufferId input = kNone, second_input = kNone, norm_weight = kNone, weight = kNone, scale = kNone, bias = kNone, q_norm = kNone, k_norm = kNone,
+           rope = kNone, residual = kNone;
   BufferId output = kNone, k_output = kNone, k_cache = kNone, v_cache = kNone, partial = kNone;
 };
 

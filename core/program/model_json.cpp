@@ -5,32 +5,34 @@
 namespace amk::program_json {
 
 Json model_to_json(const ModelSpec& s) {
-  return {{"name", s.name},
-          {"architecture", name_of(kArchitectures, s.architecture)},
-          {"dtype", name_of(kDTypes, s.dtype)},
-          {"vocab", s.vocab},
-          {"hidden", s.hidden},
-          {"intermediate", s.intermediate},
-          {"layers", s.layers},
-          {"heads", s.heads},
-          {"kv_heads", s.kv_heads},
-          {"head_dim", s.head_dim},
-          {"max_position", s.max_position},
-          {"sliding_window", s.sliding_window ? Json(*s.sliding_window) : Json(nullptr)},
-          {"rms_eps", s.rms_eps},
-          {"rope",
-           {{"theta", s.rope.theta},
-            {"scaling", name_of(kRopeScalings, s.rope.scaling)},
-            {"factor", s.rope.factor},
-            {"low_freq_factor", s.rope.low_freq_factor},
-            {"high_freq_factor", s.rope.high_freq_factor},
-            {"original_max_position", s.rope.original_max_position},
-            {"inv_freq_dtype", name_of(kDTypes, s.rope.inv_freq_dtype)}}},
-          {"tied_embeddings", s.tied_embeddings},
-          {"qkv_bias", s.qkv_bias},
-          {"o_bias", s.o_bias},
-          {"mlp_bias", s.mlp_bias},
-          {"qk_norm", s.qk_norm}};
+  Json json = {{"name", s.name},
+               {"architecture", name_of(kArchitectures, s.architecture)},
+               {"dtype", name_of(kDTypes, s.dtype)},
+               {"vocab", s.vocab},
+               {"hidden", s.hidden},
+               {"intermediate", s.intermediate},
+               {"layers", s.layers},
+               {"heads", s.heads},
+               {"kv_heads", s.kv_heads},
+               {"head_dim", s.head_dim},
+               {"max_position", s.max_position},
+               {"sliding_window", s.sliding_window ? Json(*s.sliding_window) : Json(nullptr)},
+               {"rms_eps", s.rms_eps},
+               {"rope",
+                {{"theta", s.rope.theta},
+                 {"scaling", name_of(kRopeScalings, s.rope.scaling)},
+                 {"factor", s.rope.factor},
+                 {"low_freq_factor", s.rope.low_freq_factor},
+                 {"high_freq_factor", s.rope.high_freq_factor},
+                 {"original_max_position", s.rope.original_max_position},
+                 {"inv_freq_dtype", name_of(kDTypes, s.rope.inv_freq_dtype)}}},
+               {"tied_embeddings", s.tied_embeddings},
+               {"qkv_bias", s.qkv_bias},
+               {"o_bias", s.o_bias},
+               {"mlp_bias", s.mlp_bias},
+               {"qk_norm", s.qk_norm}};
+  if (s.weight_format != WeightFormat::Stored) json["weight_format"] = name_of(kWeightFormats, s.weight_format);
+  return json;
 }
 
 namespace {
@@ -81,6 +83,7 @@ Result<ModelSpec> model_from_json(const Json& json, const Place& place) {
                                     {"mlp_bias", &ModelSpec::mlp_bias},
                                     {"qk_norm", &ModelSpec::qk_norm}})
     AMK_CHECK(in.boolean(key, s.*member));
+  if (in.has("weight_format")) AMK_CHECK(in.name("weight_format", kWeightFormats, s.weight_format));
   AMK_CHECK(in.done());
   AMK_CHECK(check_packable(s));
   return s;

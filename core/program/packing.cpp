@@ -108,6 +108,13 @@ Status check_packable(const ModelSpec& spec) {
   AMK_CHECK(check_multiple("head_dim", spec.head_dim, kRowUnit));
   AMK_CHECK(check_multiple("intermediate", spec.intermediate, kPairsPerUnit));
   AMK_CHECK(check_multiple("hidden", spec.hidden, kRowUnit));
+  if (spec.weight_format == WeightFormat::Int8) {  // exact sums of 127 * 128 a column fit 31 bits
+    constexpr int kMostColumns = 1 << 17;
+    AMK_CHECK(check_multiple("hidden (int8)", spec.hidden, 16));  // of bytes that one copy moves: the last row of an odd number ends on one
+    AMK_CHECK(check_range("hidden (int8)", spec.hidden, 1, kMostColumns));
+    AMK_CHECK(check_range("heads * head_dim (int8)", std::int64_t{spec.heads} * spec.head_dim, 1, kMostColumns));
+    AMK_CHECK(check_range("intermediate (int8)", spec.intermediate, 1, kMostColumns));
+  }
   if (spec.sliding_window) AMK_CHECK(check_range("sliding_window", *spec.sliding_window, 1, std::numeric_limits<std::int32_t>::max()));
   return {};
 }

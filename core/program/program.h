@@ -71,7 +71,10 @@ struct WeightBinding {
   Matrix matrix = Matrix::None;
   WeightKind kind = WeightKind::Embedding;  // when matrix == None
   int layer = 0;
-  bool bias = false;  // the bias vector of `matrix` instead, in the same packed row order
+  bool bias = false;   // the bias vector of `matrix` instead, in the same packed row order
+  bool scale = false;  // the scales of an int8 `matrix` instead, fp32, in the same packed row order
+  // The matrix' own elements: what a task streams.
+  bool rows_of_matrix() const { return matrix != Matrix::None && !bias && !scale; }
   bool operator==(const WeightBinding&) const = default;
 };
 

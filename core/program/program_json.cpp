@@ -27,6 +27,7 @@ Json to_json(const Buffer& b) {
                        {"vector", matrix ? Json(nullptr) : Json(name_of(kVectors, b.binding.kind))},
                        {"layer", b.binding.layer},
                        {"bias", b.binding.bias}};
+    if (b.binding.scale) json["binding"]["scale"] = true;
   }
   return json;
 }

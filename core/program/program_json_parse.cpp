@@ -34,6 +34,10 @@ Status read_binding(const Json& json, const Place& place, const ModelSpec& model
   AMK_CHECK(in.integer("layer", b.layer, 0, model.layers - 1));
   AMK_CHECK(in.boolean("bias", b.bias));
   if (b.bias && b.matrix == Matrix::None) return bad_field(Place{&place, "bias"}.text(), true, "false beside a vector");
+  if (!in.has("scale")) return in.done();
+  AMK_CHECK(in.boolean("scale", b.scale));
+  if (!b.scale || b.bias || b.matrix == Matrix::None)  // absent when false, so that equal programs are equal text
+    return bad_field(Place{&place, "scale"}.text(), b.scale, "true beside a matrix whose bias is false, or absent");
   return in.done();
 }
 

@@ -28,7 +28,7 @@ class FootprintChecker {
   Verdict check(TaskId id);
 
  private:
-  enum class Elements { Float, Float32, Int32 };
+  enum class Elements { Float, Float32, Int8, Int32 };
   // What the buffer of a region must be: its space, element type and size; and which weights.
   struct Expected {
     std::string_view what;
@@ -57,6 +57,7 @@ class FootprintChecker {
   void gemv_outputs();
   void qkv_outputs();
   bool has_bias() const;
+  static DType dtype_of(Elements elements);  // not Float, which may be any of three
   // validator_footprint_regions.cpp
   void refuse(std::string why, const Region* region = nullptr);
   bool refused() const { return problem_.has_value(); }
@@ -64,7 +65,7 @@ class FootprintChecker {
   const Region* take(bool reads, const Expected& expected);
   const Region* take_one(const std::vector<Region>& list, std::size_t& next, const Expected& expected, bool reads);
   void match(const Region& region, const Expected& expected, bool reads);
-  void weight(std::string_view what, WeightBinding binding, std::int64_t total, Slice slice);
+  void weight(std::string_view what, WeightBinding binding, std::int64_t total, Slice slice, Elements elements = Elements::Float);
   void vector(bool reads, std::string_view what, std::int64_t total, Slice slice);
   void head_norms();
   void rope_table();

@@ -67,7 +67,10 @@ void FootprintChecker::gemv_inputs(std::int64_t cols) {
   else
     vector(true, "the input vector", cols, {0, cols});
   if ((t.fused & kFusedNorm) != 0) weight("the norm weight", {Matrix::None, norm_before(t.matrix), layer(), false}, spec_.hidden, {0, spec_.hidden});
-  weight("the weight rows", {t.matrix, WeightKind::Embedding, layer(), false}, rows * cols, {mine.first * cols, mine.count * cols});
+  const bool int8 = spec_.weight_format == WeightFormat::Int8;
+  weight("the weight rows", {t.matrix, WeightKind::Embedding, layer(), false}, rows * cols, {mine.first * cols, mine.count * cols},
+         int8 ? Elements::Int8 : Elements::Float);
+  if (int8) weight("the scale rows", {t.matrix, WeightKind::Embedding, layer(), false, true}, rows, mine, Elements::Float32);
   if (has_bias()) weight("the bias rows", {t.matrix, WeightKind::Embedding, layer(), true}, rows, mine);
   if ((t.fused & kFusedRopeAppend) != 0) {
     head_norms();

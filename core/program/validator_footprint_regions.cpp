@@ -26,11 +26,15 @@ bool FootprintChecker::rows_within(std::int64_t limit) {
 
 std::int64_t FootprintChecker::record() const { return std::int64_t{spec_.gqa()} * (spec_.head_dim + kPartialTail); }
 
+DType FootprintChecker::dtype_of(Elements elements) {
+  return elements == Elements::Int8 ? DType::I8 : elements == Elements::Int32 ? DType::I32 : DType::F32;
+}
+
 void FootprintChecker::match(const Region& region, const Expected& e, bool reads) {
   const Buffer& buffer = p_.buffers[static_cast<std::size_t>(region.buffer)];
   const std::int64_t size = dtype_bytes(buffer.dtype);
   const bool is_float = buffer.dtype == DType::F32 || buffer.dtype == DType::F16 || buffer.dtype == DType::BF16;
-  const bool type = e.elements == Elements::Float ? is_float : buffer.dtype == (e.elements == Elements::Int32 ? DType::I32 : DType::F32);
+  const bool type = e.elements == Elements::Float ? is_float : buffer.dtype == dtype_of(e.elements);
   // A vector or cache that the host fills before the launch (lower_instruction.h): check_tasks and the other footprints see to it that none writes
   // it.
   const bool given = reads && buffer.space == Space::Input && (e.space == Space::Activation || e.space == Space::Kv);
@@ -68,8 +72,8 @@ void FootprintChecker::vector(bool reads, std::string_view what, std::int64_t to
   take(reads, {what, Space::Activation, Elements::Float, total, slice});
 }
 
-void FootprintChecker::weight(std::string_view what, WeightBinding binding, std::int64_t total, Slice slice) {
-  const Region* region = take(true, {what, Space::Weight, Elements::Float, total, slice});
+void FootprintChecker::weight(std::string_view what, WeightBinding binding, std::int64_t total, Slice slice, Elements elements) {
+  const Region* region = take(true, {what, Space::Weight, elements, total, slice});
   if (region == nullptr) return;
   const Buffer& buffer = p_.buffers[static_cast<std::size_t>(region->buffer)];
   WeightBinding found = buffer.binding;

@@ -40,7 +40,7 @@ Verdict check_ring_task(const Program& p, TaskId id) {
   std::int64_t bytes = 0;
   for (const Region& region : task.reads) {
     const Buffer& buffer = p.buffers[static_cast<std::size_t>(region.buffer)];
-    if (buffer.space != Space::Weight || buffer.binding.matrix == Matrix::None || buffer.binding.bias) continue;
+    if (buffer.space != Space::Weight || !buffer.binding.rows_of_matrix()) continue;
     bytes += region.end - region.begin;
     if (region.begin % kCopyBytes != 0 || region.end % kCopyBytes != 0)
       return ring_finding(

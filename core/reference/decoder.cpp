@@ -71,10 +71,12 @@ void Decoder<R>::gemv(const TensorView& w, std::int64_t begin, std::int64_t end,
     kernels_.gemv(w.data + begin * w.cols * dtype_bytes(w.dtype), w.dtype, end - begin, w.cols, x, y + begin);
     return;
   }
+  // Quantised weights are used dequantised, as they are, in native arithmetic too: what that rounds is results.
   std::vector<float> row(static_cast<std::size_t>(w.cols));
   for (std::int64_t r = begin; r < end; ++r) {
     row_to_f32(w, r, row);
-    for (float& v : row) v = round(v);
+    if (w.dtype != DType::I8)
+      for (float& v : row) v = round(v);
     kernels_.gemv(reinterpret_cast<const std::byte*>(row.data()), DType::F32, 1, w.cols, x, y + r);
   }
 }

@@ -21,7 +21,7 @@ namespace amk {
 
 struct Fp32Rounding {
   static float round(float v) { return v; }
-  static bool exact(DType) { return true; }  // weights are used as they are
+  static bool exact(DType t) { return t != DType::I8; }  // weights are used as they are stored
 };
 
 struct Bf16Rounding {

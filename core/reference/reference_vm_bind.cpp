@@ -158,6 +158,14 @@ class Binder {
     need(program_.buffers[bound_.weight.buffer].binding.matrix == task_.matrix && matrix.kind == WeightBuffer::Kind::Matrix,
          "its weights are not those of its matrix");
     starts_at(bound_.weight, task_.row_begin * cols);
+    const bool int8 = spec_.weight_format == WeightFormat::Int8;
+    need((bound_.weight.dtype == DType::I8) == int8, "its weights are not in its model's format");
+    if (int8) {
+      bound_.scale = read_vector_weight("the scales", task_.row_begin, n);
+      need(error_ || (weights_[bound_.scale.buffer].scale && program_.buffers[bound_.scale.buffer].binding.matrix == task_.matrix),
+           "its scales are not those of its matrix");
+      bound_.has_scale = true;
+    }
     if (has_bias()) {
       bound_.bias = read_vector_weight("the bias", task_.row_begin, n);
       bound_.has_bias = true;

@@ -22,8 +22,9 @@ struct RowTarget {
 struct BoundTask {
   const Task* task = nullptr;
   std::vector<BoundRegion> inputs;  // what the opcode transforms: vectors, partials (one a split), K and V
-  BoundRegion norm, weight, bias, q_norm, k_norm, rope, residual;
+  BoundRegion norm, weight, scale, bias, q_norm, k_norm, rope, residual;
   bool has_bias = false;
+  bool has_scale = false;  // int8 weights
   bool has_head_norm = false;
   std::vector<BoundRegion> outputs;
   std::vector<RowTarget> rows;  // Gemv: one a packed row; one a pair when SiLU·mul is fused

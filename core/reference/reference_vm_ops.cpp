@@ -125,6 +125,10 @@ void gemv(const StepContext& context, const BoundTask& bound) {
   out.resize(static_cast<std::size_t>(task.row_end - task.row_begin));
   for (std::size_t i = 0; i < out.size(); ++i)
     out[i] = dot(context.weights.row(bound.weight.buffer, task.row_begin + static_cast<std::int64_t>(i), scratch.row), x);
+  if (bound.has_scale) {
+    const auto scale = vector_weight(context, bound.scale);
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] *= scale[i];
+  }
   if (bound.has_bias) {
     const auto bias = vector_weight(context, bound.bias);
     for (std::size_t i = 0; i < out.size(); ++i) out[i] += bias[i];

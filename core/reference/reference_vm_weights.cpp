@@ -73,9 +73,12 @@ Status shape_of(const Buffer& buffer, const ModelSpec& spec, WeightBuffer& out) 
     return {};
   }
   const std::int64_t rows = packed_rows(spec, binding.matrix);
-  out.kind = binding.bias ? WeightBuffer::Kind::Vector : WeightBuffer::Kind::Matrix;
-  out.cols = binding.bias ? rows : packed_cols(spec, binding.matrix);
-  if (out.elements != (binding.bias ? rows : rows * out.cols)) return unbound(buffer, "its size is not that of the packed matrix");
+  const bool matrix = binding.rows_of_matrix();
+  out.kind = matrix ? WeightBuffer::Kind::Matrix : WeightBuffer::Kind::Vector;
+  out.scale = binding.scale;
+  out.cols = matrix ? packed_cols(spec, binding.matrix) : rows;
+  if (out.elements != (matrix ? rows * out.cols : rows)) return unbound(buffer, "its size is not that of the packed matrix");
+  if (binding.scale && (buffer.dtype != DType::F32 || binding.bias)) return unbound(buffer, "scales are fp32, and not a bias");
   return {};
 }
 
@@ -85,13 +88,25 @@ Status bind_matrix(const Buffer& buffer, const Weights& weights, bool convert, W
   const std::int64_t rows = packed_rows(spec, matrix);
   const std::vector<WeightKind> kinds = kinds_of(matrix);
   for (WeightKind kind : kinds) {
-    const TensorView view = weights.get(buffer.binding.bias ? bias_of(kind) : kind, buffer.binding.layer);
+    TensorView view = weights.get(buffer.binding.bias ? bias_of(kind) : kind, buffer.binding.layer);
     if (!view) return unbound(buffer, "the model has no such tensor");
+    const bool quantised = buffer.binding.scale || buffer.dtype == DType::I8;
+    if (!buffer.binding.bias && quantised != (view.dtype == DType::I8)) return unbound(buffer, "its format is not that of the model's weights");
+    if (!buffer.binding.scale) view.scales = nullptr;  // rows are the integers
     out.tensors.push_back(view);
   }
   const auto tensor_of = [&](WeightKind kind) -> const TensorView* {
     return &out.tensors[std::find(kinds.begin(), kinds.end(), kind) - kinds.begin()];
   };
+  if (buffer.binding.scale) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const LogicalRow logical = logical_row(spec, matrix, static_cast<std::int32_t>(r));
+      const TensorView& tensor = *tensor_of(logical.kind);
+      if (logical.row >= tensor.rows) return unbound(buffer, "its shape is not that of the model's tensor");
+      out.values.push_back(tensor.scales[logical.row]);
+    }
+    return {};
+  }
   std::vector<float> scratch;
   if (buffer.binding.bias) {
     std::vector<std::vector<float>> natural;

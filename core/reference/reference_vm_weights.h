@@ -15,6 +15,7 @@ struct WeightBuffer {
   enum class Kind { Matrix, Vector, Table } kind = Kind::Vector;
   std::int64_t elements = 0;
   std::int64_t cols = 0;  // matrices and tables
+  bool scale = false;     // a vector that holds the scales of an int8 matrix
   struct Row {
     const TensorView* tensor = nullptr;
     std::int64_t row = 0;
@@ -33,7 +34,7 @@ class WeightBuffers {
   // Kinds and sizes only, as the program declares them: enough to bind tasks, not to run them.
   static Result<WeightBuffers> shapes(const Program& program);
 
-  // Row `row` of a matrix or table in fp32; points into memory of this object or into `scratch`.
+  // Row `row` of a matrix (int8: its integers, without the scale) or table in fp32; points into memory of this object or into `scratch`.
   std::span<const float> row(BufferId buffer, std::int64_t row, std::vector<float>& scratch) const;
   // Elements [first, first + count) of a vector.
   std::span<const float> vector(BufferId buffer, std::int64_t first, std::int64_t count) const;

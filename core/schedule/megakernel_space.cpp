@@ -49,6 +49,12 @@ Offer offer(const Field& field, const ModelSpec& spec, const GpuTarget& target) 
       if (c <= target.smem_optin_bytes - kDefaultSmemRoom) o.preferred = c;
   } else if (field.path == "kernel_knobs.counters" && spec.kv_heads == 1) {
     o.choices = {static_cast<std::int64_t>(CounterGranularity::Vector)};
+  } else if (spec.weight_format == WeightFormat::Int8 && field.path == "kernel_knobs.gemv_path") {
+    o.choices = {static_cast<std::int64_t>(GemvPath::Mma)};  // int8 weights meet integer matrix instructions only
+  } else if (spec.weight_format == WeightFormat::Int8 && field.path == "kernel_knobs.weight_layout") {
+    o.choices = {static_cast<std::int64_t>(WeightLayout::Packed)};
+  } else if (spec.weight_format == WeightFormat::Int8 && field.path == "kernel_knobs.cols_per_warp") {
+    o.preferred *= 2;  // as many bytes as of 2-byte weights
   } else if (spec.dtype == DType::F32 && field.path == "kernel_knobs.gemv_path") {
     o.choices = {static_cast<std::int64_t>(GemvPath::Fma)};  // fp32 has no matrix instruction
   } else if (spec.dtype == DType::F32 && field.path == "kernel_knobs.weight_layout") {

@@ -46,7 +46,8 @@ Roofline instruction_roofline(const ModelSpec& spec, std::string_view op, const 
                                             : Matrix::LmHead;
     const std::int64_t layers = matrix == Matrix::LmHead ? 1 : spec.layers;
     const std::int64_t elements = layers * packed_rows(spec, matrix) * packed_cols(spec, matrix);
-    bytes = elements * dtype_bytes(spec.dtype);
+    bytes = elements * dtype_bytes(spec.matrix_dtype());
+    if (spec.weight_format == WeightFormat::Int8) bytes += layers * packed_rows(spec, matrix) * dtype_bytes(DType::F32);
     roofline.flops = 2.0 * static_cast<double>(elements);
   }
   roofline.hbm_bytes = std::max<std::int64_t>(0, bytes - target.l2_bytes);

@@ -27,7 +27,7 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
     if (position < region.pos_lo || position >= region.pos_hi) continue;
     const Buffer& buffer = program.buffers[region.buffer];
     if (buffer.space == Space::Weight) {
-      if (buffer.binding.matrix != Matrix::None && !buffer.binding.bias) work.weight_bytes += region_bytes(region);
+      if (buffer.binding.rows_of_matrix()) work.weight_bytes += region_bytes(region);
     } else if (buffer.space == Space::Activation || buffer.space == Space::Output) {
       work.fetch_bytes += region_bytes(region);
       work.fetches = true;

@@ -11,9 +11,10 @@
 namespace amk {
 namespace {
 
-constexpr int kBatchUnitsMax = 16;        // device/base.cuh
-constexpr std::int64_t kBoostChunks = 1;  // copies beyond the window while consumers are in the task being loaded (docs/lab/megakernel.md)
-constexpr int kPartialFloatsAim = 1152;   // 16 units of 8 segments
+constexpr int kBatchUnitsMax = 16;          // device/base.cuh
+constexpr std::int64_t kBoostChunks = 1;    // copies beyond the window while consumers are in the task being loaded (docs/lab/megakernel.md)
+constexpr int kLimbs = 3, kHeldPieces = 8;  // device/fixed_point.cuh
+constexpr int kPartialFloatsAim = 1152;     // 16 units of 8 segments
 
 tl::unexpected<Error> reject(const std::string& rule, const std::string& message, Json witness) {
   return fail(ErrorKind::Rejected, message, {{"rule", rule}, {"message", message}, {"witness", std::move(witness)}});
@@ -74,6 +75,12 @@ class Planner {
     if (spec_.dtype == DType::F32 && (k.gemv_path == GemvPath::Mma || packed_))
       return reject("fp32-needs-fma", "fp32 weights have no matrix instruction: they need gemv_path \"fma\" and weight_layout \"row\"",
                     {{"dtype", "fp32"}});
+    if (int8_ && spec_.dtype == DType::F32)
+      return reject("int8-needs-16-bit", "int8 weights need a model whose activations meet them in bf16 or fp16; this one is fp32",
+                    {{"dtype", "fp32"}});
+    if (int8_ && (k.gemv_path != GemvPath::Mma || !packed_))
+      return reject("int8-needs-mma", "int8 weights meet integer matrix instructions only: they need gemv_path \"mma\" and weight_layout \"packed\"",
+                    {{"weight_format", "int8"}});
     if (spec_.head_dim > 256)
       return reject("head-dim", "head_dim is " + std::to_string(spec_.head_dim) + "; this virtual machine accepts at most 256",
                     {{"head_dim", spec_.head_dim}});
@@ -107,12 +114,12 @@ class Planner {
 
   // Blocks that a warp loads at once, the same for every matrix: as many as registers allow (two groups are held), a divisor of every width.
   int choose_group() const {
-    const int most = consumer_warps_ <= 8 ? 4 : consumer_warps_ <= 16 ? 2 : 1;
+    const int most = (consumer_warps_ <= 8 ? 4 : consumer_warps_ <= 16 ? 2 : 1) * (int8_ ? 2 : 1);  // the same registers
     for (int g = most; g > 1; --g) {
       bool divides = true;
       for (const int columns : {spec_.hidden, spec_.q_rows(), spec_.intermediate})
         divides = divides && padded_columns(columns) / kBlockColumns % g == 0;
-      const std::int64_t bytes = std::int64_t{g} * kBlockColumns * (packed_ ? kRowUnit : 1) * dtype_bytes(spec_.dtype);
+      const std::int64_t bytes = std::int64_t{g} * kBlockColumns * (packed_ ? kRowUnit : 1) * element_;
       if (divides && g * kBlockColumns <= config_.kernel.cols_per_warp && (slot_bytes_ == 0 || bytes <= slot_bytes_)) return g;
     }
     return 1;
@@ -121,7 +128,7 @@ class Planner {
   // Segments: the widest whole fraction of the row that cols_per_warp and the chunk allow, in whole groups.
   Shape shape_of(std::int64_t columns, std::int64_t slot_bytes) const {
     const int blocks = static_cast<int>(padded_columns(columns) / kBlockColumns);
-    const std::int64_t block_bytes = std::int64_t{kBlockColumns} * (packed_ ? kRowUnit : 1) * dtype_bytes(spec_.dtype);
+    const std::int64_t block_bytes = std::int64_t{kBlockColumns} * (packed_ ? kRowUnit : 1) * element_;
     Shape s;
     s.seg = group_;
     for (int d = group_; d <= blocks; d += group_) {
@@ -142,7 +149,7 @@ class Planner {
       slot_bytes_ = ring.chunk_bytes;
       window_ = ring.inflight_chunks;
       if (!bulk_) {  // a cp.async group: cpa_cols columns of a unit, cpa_stages groups in flight
-        slot_bytes_ = std::min<std::int64_t>(slot_bytes_, std::int64_t{config_.kernel.cpa_cols} * kRowUnit * dtype_bytes(spec_.dtype));
+        slot_bytes_ = std::min<std::int64_t>(slot_bytes_, std::int64_t{config_.kernel.cpa_cols} * kRowUnit * element_);
         window_ = config_.kernel.cpa_stages;
       }
       slots_ = ring.ring_bytes / slot_bytes_;
@@ -178,7 +185,16 @@ class Planner {
     partial_floats_ = static_cast<int>(round_up(partial_floats_, 32));
     const std::int64_t widest = std::max({spec_.hidden, spec_.q_rows(), spec_.intermediate});
     const std::int64_t merge = std::int64_t{consumer_warps_} * spec_.gqa() * (spec_.head_dim + kPartialTail) * 4;
-    act_bytes_ = round_up(std::max(padded_columns(widest) * dtype_bytes(spec_.dtype), merge), 128);
+    std::int64_t vector = padded_columns(widest) * dtype_bytes(spec_.dtype);
+    if (int8_) {
+      // device/fixed_point.cuh: limbs are written at once where activations are as products take them and the threads can hold all of a vector.
+      const std::int64_t threads = std::int64_t{consumer_warps_} * 32;
+      const auto held = [threads](std::int64_t pieces) { return pieces <= kHeldPieces * threads; };
+      const bool direct = spec_.dtype == DType::BF16 && held(padded_columns(widest) / 8) && held(spec_.hidden / 4) && held(spec_.q_rows() / 4 * 2);
+      if (!direct) limbs_at_ = round_up(vector, 128);
+      vector = limbs_at_ + padded_columns(widest) * kLimbs;
+    }
+    act_bytes_ = round_up(std::max(vector, merge), 128);
     return {};
   }
 
@@ -297,6 +313,10 @@ class Planner {
       r.options.push_back("-DAMK_" + std::string(name) + "=" + std::to_string(value));
     };
     define("WEIGHT_TYPE", type_number(plan_.format.weights));
+    define("INT8", int8_ ? 1 : 0);
+    define("LIMBS_AT", limbs_at_);
+    define("SCALES", std::max<std::int64_t>(0, layout_.scale_offset(Matrix::Qkv, 0)));
+    define("SCALES_LM_HEAD", std::max<std::int64_t>(0, layout_.scale_offset(Matrix::LmHead, 0)));
     define("ACT_TYPE", type_number(plan_.format.activations));
     define("KV_TYPE", type_number(plan_.format.kv));
     define("HIDDEN", spec_.hidden);
@@ -344,6 +364,8 @@ class Planner {
   const PlanOptions& options_;
   GpuLayout layout_;
   DevicePlan plan_;
+  const bool int8_ = spec_.weight_format == WeightFormat::Int8;
+  const int element_ = dtype_bytes(spec_.matrix_dtype());
   bool bulk_ = true, packed_ = true;
   int consumer_warps_ = 0;
   std::int64_t slots_ = 0, slot_bytes_ = 0;
@@ -352,7 +374,7 @@ class Planner {
   bool hoist_ = false;
   Shape hidden_, q_, inter_;
   int slot_arrivals_ = 1, partial_floats_ = 0;
-  std::int64_t act_bytes_ = 0, table_bytes_ = 0;
+  std::int64_t act_bytes_ = 0, table_bytes_ = 0, limbs_at_ = 0;
   std::uint32_t longest_queue_ = 1;
 };
 

@@ -53,7 +53,7 @@ class Uploader {
     AMK_TRY(built, cache.build(compiler, request));
     AMK_TRY(module, cuda::Module::load(built.kernel.cubin));
     module_ = std::move(module);
-    AMK_TRY(function, module_.function(dtype_bytes(spec_.dtype) == 2 ? "amk_pack16" : "amk_pack32"));
+    AMK_TRY(function, module_.function(element_ == 1 ? "amk_pack8" : element_ == 2 ? "amk_pack16" : "amk_pack32"));
     kernel_ = function;
     return {};
   }
@@ -63,7 +63,7 @@ class Uploader {
     // Staging: the source tensors of one fused matrix, one after the other.
     std::int64_t staging_bytes = 0, map_rows = 0;
     for (const Matrix m : {Matrix::Qkv, Matrix::O, Matrix::GateUp, Matrix::Down, Matrix::LmHead}) {
-      staging_bytes = std::max(staging_bytes, std::int64_t{packed_rows(spec_, m)} * packed_cols(spec_, m) * dtype_bytes(spec_.dtype));
+      staging_bytes = std::max(staging_bytes, std::int64_t{packed_rows(spec_, m)} * packed_cols(spec_, m) * element_);
       map_rows = std::max<std::int64_t>(map_rows, packed_rows(spec_, m));
     }
     AMK_TRY(staging, cuda::Memory::allocate(static_cast<std::size_t>(staging_bytes)));
@@ -93,8 +93,12 @@ class Uploader {
         AMK_CHECK(put(q, WeightKind::QNorm, layer));
         AMK_CHECK(put(q + std::int64_t{spec_.head_dim} * dtype_bytes(spec_.dtype), WeightKind::KNorm, layer));
       }
-      for (const Matrix m : {Matrix::Qkv, Matrix::O, Matrix::GateUp, Matrix::Down}) bias(m, layer, out);
+      for (const Matrix m : {Matrix::Qkv, Matrix::O, Matrix::GateUp, Matrix::Down}) {
+        bias(m, layer, out);
+        scales(m, layer, out);
+      }
     }
+    scales(Matrix::LmHead, 0, out);
     AMK_CHECK(put(layout_.norm_offset(WeightKind::FinalNorm, 0), WeightKind::FinalNorm, 0));
     return out;
   }
@@ -134,9 +138,18 @@ class Uploader {
     }
   }
 
+  void scales(Matrix m, int layer, std::vector<std::byte>& out) const {
+    const std::int64_t offset = layout_.scale_offset(m, layer);
+    if (offset == GpuLayout::kNoVector) return;
+    for (std::int32_t r = 0; r < packed_rows(spec_, m); ++r) {
+      const LogicalRow row = logical_row(spec_, m, r);
+      std::memcpy(out.data() + offset + std::int64_t{r} * 4, weights_.get(row.kind, layer).scales + row.row, 4);
+    }
+  }
+
   Status matrix(Matrix m, int layer, cuda::DevicePtr base, const cuda::Memory& staging, const cuda::Memory& map) {
     const std::int64_t columns = packed_cols(spec_, m);
-    const std::int64_t source_row_bytes = columns * dtype_bytes(spec_.dtype);
+    const std::int64_t source_row_bytes = columns * element_;
     std::map<WeightKind, std::uint32_t> first_row;  // of each source tensor in the staging buffer
     std::uint32_t staged_rows = 0;
     std::vector<std::uint32_t> row_map(static_cast<std::size_t>(packed_rows(spec_, m)));
@@ -147,7 +160,7 @@ class Uploader {
         const TensorView view = weights_.get(row.kind, layer);
         if (!view || view.cols != columns) return fail(ErrorKind::Internal, "a weight matrix does not have the shape that its spec promises");
         const cuda::DevicePtr to = staging.pointer() + staged_rows * static_cast<std::uint64_t>(source_row_bytes);
-        if (view.dtype == spec_.dtype) {
+        if (view.dtype == spec_.matrix_dtype()) {
           AMK_CHECK(cuda::copy_to_device(to, view.data, static_cast<std::size_t>(view.bytes()), stream_));
         } else {
           const std::vector<std::byte> bytes = converted(view, spec_.dtype);
@@ -173,6 +186,7 @@ class Uploader {
 
   const Weights& weights_;
   const ModelSpec& spec_;
+  const int element_ = dtype_bytes(spec_.matrix_dtype());
   GpuLayout layout_;
   const cuda::Stream& stream_;
   cuda::Module module_;
@@ -184,6 +198,9 @@ class Uploader {
 Result<DeviceWeights> DeviceWeights::upload(const Weights& weights, WeightLayout layout, const Compiler& compiler, const BuildCache& cache,
                                             const std::string& architecture, const cuda::Stream& stream) {
   const ModelSpec& spec = weights.spec();
+  if (layout == WeightLayout::Row && spec.weight_format == WeightFormat::Int8)
+    return fail(ErrorKind::Unsupported, "int8 weights are in the packed layout only",
+                {{"field", "weight_layout"}, {"value", "row"}, {"accepted", "packed"}});
   if (layout == WeightLayout::Packed && dtype_bytes(spec.dtype) != 2)
     return fail(ErrorKind::Unsupported, "the packed layout holds 2-byte weights",
                 {{"field", "weight_layout"}, {"value", "packed"}, {"accepted", "row"}});

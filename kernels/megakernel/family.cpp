@@ -5,6 +5,7 @@
 
 #include "core/base/resources.h"
 #include "core/model/load.h"
+#include "core/model/model_variant.h"
 #include "core/program/lower_instruction.h"
 #include "kernels/megakernel/gpu_judge.h"
 #include "kernels/megakernel/gpu_service.h"
@@ -37,9 +38,13 @@ class MegakernelFamily final : public KernelFamily {
     AMK_TRY(ref, resolve_model(workload, ModelSources::from_environment(resources.config())));
     // One checkpoint, one id, however the path was written; org/name stays as it is.
     std::error_code failed;
-    if (ref.source == ModelRef::Source::Directory && std::filesystem::is_directory(workload, failed)) {
-      const std::filesystem::path canonical = std::filesystem::canonical(workload, failed);
-      if (!failed) ref.spec.name = canonical.string();
+    AMK_TRY(variant, parse_model_variant(workload));
+    if (ref.source == ModelRef::Source::Directory && std::filesystem::is_directory(variant.model, failed)) {
+      const std::filesystem::path canonical = std::filesystem::canonical(variant.model, failed);
+      if (!failed) {
+        variant.model = canonical.string();
+        ref.spec.name = to_string(variant);
+      }
     }
     return MegakernelWorkload::create(ref, target);
   }

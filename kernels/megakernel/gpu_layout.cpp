@@ -50,9 +50,30 @@ GpuLayout::GpuLayout(const ModelSpec& spec, WeightLayout layout) : spec_(spec), 
   }
   lm_head_ = matrix(Matrix::LmHead);
   final_norm_ = vector(true, spec.hidden);
+  if (spec.weight_format != WeightFormat::Int8) return;
+  const auto scales = [&](Matrix m) {
+    const std::int64_t at = vector_bytes_;
+    vector_bytes_ = align_up(at + std::int64_t{packed_rows(spec, m)} * 4, kVectorAlign);
+    return at;
+  };
+  scales_ = vector_bytes_;
+  for (int i = 0; i < spec.layers; ++i)
+    for (const Matrix m : {Matrix::Qkv, Matrix::O, Matrix::GateUp, Matrix::Down}) scales(m);  // whole units: no gaps
+  scales_lm_head_ = scales(Matrix::LmHead);
 }
 
-std::int64_t GpuLayout::row_bytes(Matrix matrix) const { return padded_columns(packed_cols(spec_, matrix)) * dtype_bytes(spec_.dtype); }
+std::int64_t GpuLayout::scale_offset(Matrix matrix, int layer) const {
+  if (scales_ == kNoVector || matrix == Matrix::None) return kNoVector;
+  if (matrix == Matrix::LmHead) return scales_lm_head_;
+  std::int64_t before = 0, rows = 0;
+  for (const Matrix m : {Matrix::Qkv, Matrix::O, Matrix::GateUp, Matrix::Down}) {
+    if (m == matrix) before = rows;
+    rows += packed_rows(spec_, m);
+  }
+  return scales_ + (layer * rows + before) * 4;
+}
+
+std::int64_t GpuLayout::row_bytes(Matrix matrix) const { return padded_columns(packed_cols(spec_, matrix)) * dtype_bytes(spec_.matrix_dtype()); }
 
 std::int64_t GpuLayout::matrix_offset(Matrix matrix, int layer) const {
   if (matrix == Matrix::LmHead) return lm_head_;
@@ -77,6 +98,7 @@ std::int64_t element_offset(WeightLayout layout, std::int64_t padded, int elemen
   const std::int64_t blocks = padded / kBlockColumns;
   const std::int64_t block = column / kBlockColumns, in_block = column % kBlockColumns;
   const std::int64_t lane = row % kRowUnit * 4 + in_block / 16, half = in_block % 16 / 8;
+  if (element_bytes == 1) return (row / kRowUnit * blocks + block) * kRowUnit * kBlockColumns + lane * 16 + in_block % 16;
   return ((row / kRowUnit * blocks + block) * kRowUnit * kBlockColumns + half * 256 + lane * 8 + in_block % 8) * element_bytes;
 }
 

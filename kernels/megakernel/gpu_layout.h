@@ -29,6 +29,9 @@ class GpuLayout {
   static constexpr std::int64_t kNoVector = -1;
   std::int64_t norm_offset(WeightKind kind, int layer) const;  // AttnNorm, MlpNorm, FinalNorm, QNorm
   std::int64_t bias_offset(Matrix matrix, int layer) const;    // in packed row order
+  // Scales of an int8 matrix, fp32, in packed row order: behind all other vectors, layer by layer Qkv, O, GateUp, Down without gaps (the device
+  // counts on it), then LmHead. kNoVector where weights are as stored.
+  std::int64_t scale_offset(Matrix matrix, int layer) const;
   std::int64_t vector_bytes() const { return vector_bytes_; }
 
  private:
@@ -39,11 +42,12 @@ class GpuLayout {
   ModelSpec spec_;
   WeightLayout layout_;
   std::vector<Layer> layers_;
-  std::int64_t lm_head_ = 0, final_norm_ = 0;
+  std::int64_t lm_head_ = 0, final_norm_ = 0, scales_ = kNoVector, scales_lm_head_ = kNoVector;
   std::int64_t matrix_bytes_ = 0, vector_bytes_ = 0;
 };
 
-// Byte at which element (row, column) of a packed or row-order matrix lies, from the matrix' start. `column` < padded columns.
+// int8 is in the packed layout only: one 16-byte piece a lane and block. Byte at which element (row, column) of a packed or row-order matrix lies,
+// from the matrix' start. `column` < padded columns.
 std::int64_t element_offset(WeightLayout layout, std::int64_t padded_columns, int element_bytes, std::int64_t row, std::int64_t column);
 
 std::int64_t padded_columns(std::int64_t columns);

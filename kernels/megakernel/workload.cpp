@@ -46,7 +46,7 @@ void fill_prediction(Verdict& verdict, const Prediction& p) {
 MegakernelWorkload::MegakernelWorkload(ModelRef ref, GpuTarget target)
     : ref_(std::move(ref)),
       target_(std::move(target)),
-      regime_(std::string(to_string(ref_.spec.dtype)) + "-b1"),
+      regime_(std::string(to_string(ref_.spec.matrix_dtype())) + "-b1"),
       space_(megakernel_space(ref_.spec, target_)),
       defaults_(amk::config_at(space_, space_.default_point())),
       executed_(executed_on_cpu(ref_, lowering_target())),
@@ -54,6 +54,9 @@ MegakernelWorkload::MegakernelWorkload(ModelRef ref, GpuTarget target)
 
 Result<std::shared_ptr<const MegakernelWorkload>> MegakernelWorkload::create(const ModelRef& ref, const GpuTarget& target) {
   AMK_CHECK(check_packable(ref.spec));
+  if (ref.spec.weight_format == WeightFormat::Int8 && ref.spec.dtype == DType::F32)
+    return fail(ErrorKind::Unsupported, ref.spec.name + ": int8 weights need a bf16 or fp16 model; this one is fp32",
+                {{"field", "model"}, {"value", ref.spec.name}, {"accepted", "a bf16 or fp16 model, or this one without @int8"}});
   std::shared_ptr<MegakernelWorkload> workload(new MegakernelWorkload(ref, target));
   AMK_CHECK(workload->fit_defaults());
   return workload;

@@ -12,6 +12,9 @@ enum Type { kF32 = 0, kF16 = 1, kBF16 = 2 };
 constexpr int kWeightType = AMK_WEIGHT_TYPE, kActType = AMK_ACT_TYPE, kKvType = AMK_KV_TYPE;
 template <int T>
 constexpr int kBytesOf = T == kF32 ? 4 : 2;
+constexpr bool kInt8 = AMK_INT8;                                 // matrices: int8 with a scale a row; kWeightType is that of everything else
+constexpr int kMatrixBytes = kInt8 ? 1 : kBytesOf<kWeightType>;  // of an element
+constexpr int kStagedBytes = kInt8 ? 3 : kBytesOf<kWeightType>;  // of an element of the vector, as products read it
 
 constexpr int kHidden = AMK_HIDDEN, kInter = AMK_INTER, kHeads = AMK_HEADS, kKvHeads = AMK_KV_HEADS, kHeadDim = AMK_HEAD_DIM, kVocab = AMK_VOCAB;
 constexpr int kGqa = kHeads / kKvHeads, kQRows = kHeads * kHeadDim, kKvRows = kKvHeads * kHeadDim;
@@ -58,6 +61,8 @@ enum FusedFlag : u32 { kFusedNorm = 1, kFusedRopeAppend = 2, kFusedSiluMul = 4, 
 // kGroupBlocks blocks, by 8 rows (packed layout) or one (row layout).
 constexpr int kGroupBlocks = AMK_GROUP_BLOCKS;
 constexpr int kSegRows = kPackedLayout ? kUnit : 1;
+constexpr int kBlockBytes = kSegRows * 64 * kMatrixBytes, kBlockVectorBytes = 64 * kStagedBytes;
+static_assert(!kInt8 || (kMma && kPackedLayout && kWeightType != kF32), "the host sees to it");
 struct Shape {
   u32 columns, padded;
   u32 segs;    // of a unit (packed) or row
@@ -78,8 +83,8 @@ constexpr Shape shape_of(u32 columns, u32 seg_blocks) {
   s.padded = blocks * 64;
   s.segs = blocks / seg_blocks;
   s.groups = seg_blocks / kGroupBlocks;
-  s.seg_bytes = kSegRows * seg_blocks * 64 * kBytesOf<kWeightType>;
-  s.seg_vector_bytes = seg_blocks * 64 * kBytesOf<kWeightType>;
+  s.seg_bytes = seg_blocks * kBlockBytes;
+  s.seg_vector_bytes = seg_blocks * kBlockVectorBytes;
   s.segs_per_chunk = kSlots > 0 ? kSlotBytes / s.seg_bytes : 1;
   s.unit_sums = kPackedLayout && s.segs > kConsumerWarps ? kConsumerWarps : s.segs;
   s.unit_stride = s.unit_sums * kUnit + kUnit;
@@ -108,6 +113,13 @@ constexpr bool kOneGroup = kHiddenShape.groups == 1 && kQShape.groups == 1 && kI
 constexpr bool kOneChunkShape = kHiddenShape.seg_bytes == kQShape.seg_bytes && kHiddenShape.seg_bytes == kInterShape.seg_bytes;
 __constant__ Shape shapes[3] = {kHiddenShape, kQShape, kInterShape};
 __device__ __forceinline__ const Shape& shape_for(u32 matrix) { return shapes[matrix == kO ? 1 : matrix == kDown ? 2 : 0]; }
+
+// Where an int8 matrix' scales lie in the vector arena: kernels/megakernel/gpu_layout.h.
+__device__ __forceinline__ u32 scale_offset(u32 matrix, u32 layer) {
+  constexpr u32 kOAt = kQRows + 2 * kKvRows, kGateUpAt = kOAt + kHidden, kDownAt = kGateUpAt + 2 * kInter, kLayerRows = kDownAt + kHidden;
+  if (matrix == kLmHead) return AMK_SCALES_LM_HEAD;
+  return AMK_SCALES + (layer * kLayerRows + (matrix == kQkv ? 0 : matrix == kO ? kOAt : matrix == kGateUp ? kGateUpAt : kDownAt)) * 4;
+}
 
 __device__ __forceinline__ float bf16_low(u32 pair) { return __uint_as_float(pair << 16); }
 __device__ __forceinline__ float bf16_high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }

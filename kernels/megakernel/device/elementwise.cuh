@@ -93,7 +93,7 @@ __device__ __forceinline__ void attention_combine(const Block& block, const Para
   const u32 end = task.row_end * kQuadsPerHead;
 #pragma unroll 1
   for (u32 first = task.row_begin * kQuadsPerHead + thread_index(); first < end; first += kConsumers) {
-    combine_quads<1>(block, p, task, index, first, end, active_splits(p.position), [&](u32 quad, float4 v) {
+    combine_quads<1>(block, p, task, index, first, end, active_splits(p.position), [&](int, u32 quad, float4 v) {
       out.pair<kActType>(p.activations + task.output, quad * 4, v.x, v.y);
       out.pair<kActType>(p.activations + task.output, quad * 4 + 2, v.z, v.w);
     });

@@ -2,7 +2,7 @@
 // Per batch: prefetch() what does not depend, reduce() into `rows` (fp32 sums with bias), write(); finish() after the last batch.
 #pragma once
 
-#include "block.cuh"
+#include "fixed_point.cuh"
 
 namespace amk_vm {
 
@@ -41,6 +41,8 @@ struct Epilogue {
   const Shape& shape;
   u32 first = 0, count = 0;  // rows of the batch: packed rows [first, first + count)
   float residual = 0.0f;     // of the batch's first 32 rows
+  static constexpr int kScales = kInt8 ? kBatchUnitsMax * kUnit / 32 : 1;
+  float scale[kScales] = {};  // int8: of the batch's rows lane, lane + 32, …
   Best best = no_best();
   Publisher out;
 
@@ -71,17 +73,27 @@ struct Epilogue {
     first = task.row_begin + offset;
     count = task.row_end - first < rows ? task.row_end - first : rows;
     if ((task.fused & kFusedResidualAdd) != 0 && lane < count) residual = residual_row(lane, index);
+    if constexpr (kInt8) {
+      const float* scales = reinterpret_cast<const float*>(p.vectors + scale_offset(task.matrix, task.layer)) + first;
+#pragma unroll
+      for (u32 i = 0; i < kScales; ++i) scale[i] = lane + 32 * i < count ? __ldg(scales + lane + 32 * i) : 0.0f;
+    }
   }
 
   __device__ __forceinline__ void reduce(const float* partials, u32 index) {
     const u32 lane = thread_index() % 32;
     float* rows = block.rows();
+    if constexpr (kInt8) {  // to where a run-time index finds them
+#pragma unroll
+      for (u32 i = 0; i < kScales; ++i) rows[lane + 32 * i] = scale[i] * block.scratch()[kVectorScaleAt];
+    }
 #pragma unroll 1
     for (u32 row = lane; row < count; row += 32) {
       float sum = 0.0f;
       const float* at = partials + row / kUnit * shape.unit_stride + row % kUnit;
 #pragma unroll 4
       for (u32 s = 0; s < shape.unit_sums; ++s) sum += at[s * kUnit];
+      if constexpr (kInt8) sum *= rows[row];
       if (task.bias != kNoOffset) sum += vector1(p.vectors + task.bias, first + row);
       if ((task.fused & kFusedResidualAdd) != 0) sum += row < 32 ? residual : residual_row(row, index);
       rows[row] = sum;

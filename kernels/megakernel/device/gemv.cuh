@@ -7,9 +7,22 @@
 #include "epilogue.cuh"
 #include "ring.cuh"
 #include "segment.cuh"
+#include "segment_int8.cuh"
 #include "stage.cuh"
 
 namespace amk_vm {
+
+template <bool Yes, class A, class B>
+struct Choice {
+  using Type = A;
+};
+template <class A, class B>
+struct Choice<false, A, B> {
+  using Type = B;
+};
+using WeightGroup = Choice<kInt8, Int8Group, Group>::Type;
+using VectorGroup = Choice<kInt8, Int8Vector, GroupVector>::Type;
+using RowSums = Choice<kInt8, Int8Sums, Sums>::Type;
 
 // Per warp, across tasks.
 struct Consumer {
@@ -114,14 +127,14 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   const u32 warp = thread_index() / 32, lane = keep(thread_index() % 32);
   const u32 rows = task.row_end - task.row_begin;
   const u32 units = kPackedLayout ? (rows + kUnit - 1) / kUnit : rows;
-  const u32 act = keep(shared_address(block.act()));
+  const u32 act = keep(shared_address(block.act()) + kLimbsAt);
   const u32 batch_units = shape.batch_units * (kPackedLayout ? 1 : kUnit);
   const u32 groups = kOneGroup ? 1 : shape.groups;
 
   Walk walk;
   walk.begin(block, shape, warp, lane, units * shape.segs, consumer.ring, p.weights + static_cast<u64>(task.weight) * 16);
   // Weights of the group at hand and of the one after it, in turn: loads are issued before the products of the group before.
-  Group here, there;
+  WeightGroup here, there;
   here.clear();
   auto source = decltype(walk.open(lane)){};
   u32 group = 0;  // of the segment
@@ -142,12 +155,12 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   trace_mark(p, index, kMarkFirstData, thread_index() == 0);
   if constexpr (!(kPackedLayout && kHoist)) trace_starved_reset();
   there.clear();
-  GroupVector vector;
+  VectorGroup vector;
   vector.clear();
   const u32 seg_vector_bytes = keep(shape.seg_vector_bytes);
   const bool same_columns = groups == 1 && shape.skip_segs == 0;  // all of this warp's segments: their piece of the vector stays in registers
   if (kPackedLayout && same_columns) vector.load(act + walk.column * seg_vector_bytes, lane);
-  Sums sums;
+  RowSums sums;
   sums.clear();
   Epilogue epilogue(block, p, task, shape);
 #pragma unroll 1
@@ -160,11 +173,11 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
     if constexpr (kPackedLayout) {
       const u32 sums_at = keep(shared_address(partials)) + (lane / 4 + (shape.unit_sums == walk.unit_segs ? 0 : warp * kUnit)) * 4;
       const u32 column_stride = shape.unit_sums == walk.unit_segs ? kUnit * 4 : 0, unit_stride = shape.unit_stride * 4;
-      const auto step = [&](Group& now, Group& following) {
-        if (!same_columns) vector.load(act + walk.column * seg_vector_bytes + group * kGroupBlocks * 128, lane);
+      const auto step = [&](WeightGroup& now, WeightGroup& following) {
+        if (!same_columns) vector.load(act + walk.column * seg_vector_bytes + group * kGroupBlocks * kBlockVectorBytes, lane);
         const u32 unit = walk.unit, sum_at = sums_at + (unit - first) * unit_stride + walk.column * column_stride;
         if (!kOneGroup && group + 1 < groups) {
-          source = source.moved(kGroupBlocks * 1024);
+          source = source.moved(kGroupBlocks * kBlockBytes);
           following.load(source);
           if (++group + 1 == groups) walk.close(lane);
         } else {

@@ -8,7 +8,13 @@ __device__ void pack(T* out, const T* source, const u32* row_map, u32 rows, u32 
   const u64 pieces = static_cast<u64>(padded_rows) * padded_columns / PerPiece;
   for (u64 i = blockIdx.x * static_cast<u64>(blockDim.x) + threadIdx.x; i < pieces; i += static_cast<u64>(gridDim.x) * blockDim.x) {
     u32 row, column;
-    if (blocked) {  // 2-byte elements: unit, block, half, lane
+    if (blocked && PerPiece == 16) {  // 1-byte elements: unit, block, lane
+      const u32 lane = i % 32;
+      const u64 block = i / 32;
+      const u32 blocks = padded_columns / 64;
+      row = static_cast<u32>(block / blocks) * 8 + lane / 4;
+      column = static_cast<u32>(block % blocks) * 64 + lane % 4 * 16;
+    } else if (blocked) {  // 2-byte elements: unit, block, half, lane
       const u32 lane = i % 32, half = i / 32 % 2;
       const u64 block = i / 64;
       const u32 blocks = padded_columns / 64;
@@ -27,6 +33,10 @@ __device__ void pack(T* out, const T* source, const u32* row_map, u32 rows, u32 
   }
 }
 
+extern "C" __global__ void amk_pack8(unsigned char* out, const unsigned char* source, const u32* row_map, u32 rows, u32 columns, u32 padded_rows,
+                                     u32 padded_columns, int blocked) {
+  pack<unsigned char, 16>(out, source, row_map, rows, columns, padded_rows, padded_columns, blocked);
+}
 extern "C" __global__ void amk_pack16(unsigned short* out, const unsigned short* source, const u32* row_map, u32 rows, u32 columns, u32 padded_rows,
                                       u32 padded_columns, int blocked) {
   pack<unsigned short, 8>(out, source, row_map, rows, columns, padded_rows, padded_columns, blocked);

@@ -2,12 +2,12 @@
 // attention's partials. What does not depend on the wait is loaded before it.
 #pragma once
 
-#include "block.cuh"
+#include "fixed_point.cuh"
 
 namespace amk_vm {
 
 // Matrix instructions want the pairs of every 16 elements in the order 0 2 4 6, 1 3 5 7 (segment.cuh).
-constexpr bool kPairOrder = kMma && kPackedLayout;
+constexpr bool kPairOrder = kMma && kPackedLayout && !kInt8;
 
 // Four neighbouring floats to the staged vector (2-byte types: 8 bytes). element: a multiple of 4.
 __device__ __forceinline__ void put4(u8* act, u32 element, float a, float b, float c, float d) {
@@ -39,7 +39,13 @@ __device__ __forceinline__ float4 vector4(const u8* vectors, u32 element) {
 __device__ __forceinline__ void zero_padding(u8* act, const Shape& shape) {
   if constexpr (kHidden % 64 != 0 || kQRows % 64 != 0 || kInter % 64 != 0) {
     static_assert(kHidden % 4 == 0 && kQRows % 4 == 0 && kInter % 4 == 0, "columns come in fours");
-    for (u32 i = shape.columns + thread_index() * 4; i < shape.padded; i += kConsumers * 4) put4(act, i, 0, 0, 0, 0);
+    for (u32 i = shape.columns + thread_index() * 4; i < shape.padded; i += kConsumers * 4) {
+      if constexpr (kLimbsDirect) {
+        put4_limbs(shared_address(act), i, make_float4(0, 0, 0, 0), 1.0f);
+      } else {
+        put4(act, i, 0, 0, 0, 0);
+      }
+    }
   }
 }
 
@@ -65,6 +71,8 @@ __device__ __forceinline__ bool stage_norm(const Block& block, const Params& p, 
     }
   }
   if (!wait_dependencies(block, p, task, index, wait_kind(kHidden))) return false;
+  const auto weight_of = [&](u32 i) { return kHold ? weight[kHold ? i : 0] : vector4(norm, (thread + i * kConsumers) * 4); };
+  const auto product = [](float4 a, float4 b) { return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w); };
   const auto as_floats = [](uint4 v) { return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w)); };
   const auto read = [&](u32 quad) {
     if constexpr (kFlagged) {
@@ -77,6 +85,7 @@ __device__ __forceinline__ bool stage_norm(const Block& block, const Params& p, 
     }
   };
   float squares = 0.0f;
+  u32 largest = 0;  // of the elements before the scale that all have in common
   if constexpr (kHold && kFlagged) {
     Packets packets[kHeld];
     const auto wanted = [&](int i) { return thread + i * kConsumers < kQuads; };
@@ -94,7 +103,9 @@ __device__ __forceinline__ bool stage_norm(const Block& block, const Params& p, 
     if (quad >= kQuads) break;
     const float4 v = kHold ? value[kHold ? i : 0] : read(quad);
     squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+    if constexpr (kLimbsDirect) largest = larger(largest, product(v, weight_of(i)));
   }
+  if constexpr (kLimbsDirect) offer_largest(offers(block), largest);
   squares = warp_sum(squares);
   if (thread % 32 == 0) block.scratch()[thread / 32] = squares;
   consumer_barrier();
@@ -102,13 +113,22 @@ __device__ __forceinline__ bool stage_norm(const Block& block, const Params& p, 
 #pragma unroll
   for (int w = 0; w < kConsumerWarps; ++w) total += block.scratch()[w];
   const float scale = rsqrtf(total / static_cast<float>(kHidden) + kEps);
+  Power power{};
+  if constexpr (kLimbsDirect) {
+    power = power_of(largest_offered(offers(block)));
+    if (thread == 0) block.scratch()[kVectorScaleAt] = scale * power.down;
+  }
 #pragma unroll
   for (u32 i = 0; i < kEach; ++i) {
     const u32 quad = thread + i * kConsumers;
     if (quad >= kQuads) break;
     const float4 v = kHold ? value[kHold ? i : 0] : read(quad);
-    const float4 w = kHold ? weight[kHold ? i : 0] : vector4(norm, quad * 4);
-    put4(block.act(), quad * 4, v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w);
+    const float4 w = weight_of(i);
+    if constexpr (kLimbsDirect) {
+      put4_limbs(shared_address(block.act()), quad * 4, product(v, w), power.up);
+    } else {
+      put4(block.act(), quad * 4, v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w);
+    }
   }
   return true;
 }
@@ -167,6 +187,43 @@ __device__ __forceinline__ void stage_copy(const Block& block, const Params& p, 
       }
     }
   }
+}
+
+// The same as limbs: all of a thread's pieces are on their way before the first is looked at.
+__device__ __forceinline__ void stage_copy_limbs(const Block& block, const Params& p, const TaskDesc& task, const Shape& shape, u32 index) {
+  constexpr u32 kWidest = kQRows > kInter ? (kQRows > kHidden ? kQRows : kHidden) : (kInter > kHidden ? kInter : kHidden);
+  constexpr u32 kFlight = ((kWidest + 63) / 64 * 8 + kConsumers - 1) / kConsumers;
+  const u8* input = p.activations + task.input;
+  const u32 thread = thread_index(), columns = shape.columns;
+  const auto wanted = [&](u32 j) { return (thread + j * kConsumers) * 8 < columns; };
+  uint4 v[kFlight];
+  if constexpr (kFlagged) {
+    Packets packets[kFlight];
+    load_packets(
+        block, p, index, p.tag_base + task.input_tag, packets, [&](int j) { return input + (thread + j * kConsumers) * 32; }, wanted);
+#pragma unroll
+    for (u32 j = 0; j < kFlight; ++j) v[j] = packets[j].words();
+  } else {
+#pragma unroll
+    for (u32 j = 0; j < kFlight; ++j) {
+      v[j] = make_uint4(0, 0, 0, 0);
+      if (j * kConsumers * 8 < columns) v[j] = load_l2_16_if(input + (thread + j * kConsumers) * 16, wanted(j));
+    }
+  }
+  u32 largest = 0;
+#pragma unroll
+  for (u32 j = 0; j < kFlight; ++j) {
+    // The last piece may be half: what lies behind the vector is none of it.
+    if (kInter % 8 != 0 && (thread + j * kConsumers) * 8 + 4 == columns) v[j].z = v[j].w = 0;
+    largest = larger_halves(largest, v[j]);
+  }
+  offer_largest(offers(block), as_float_bits(largest));
+  consumer_barrier();
+  const Power power = power_of(largest_offered(offers(block)));
+  if (thread == 0) block.scratch()[kVectorScaleAt] = power.down;
+#pragma unroll
+  for (u32 j = 0; j < kFlight; ++j)
+    if (wanted(j)) put8_limbs(shared_address(block.act()), (thread + j * kConsumers) * 8, v[j], power.up);
 }
 
 constexpr u32 kPartialRecord = kHeadDim + kPartialTail;  // floats of one query head's partial
@@ -242,16 +299,43 @@ __device__ __forceinline__ void combine_quads(const Block& block, const Params& 
   }
 #pragma unroll
   for (int i = 0; i < Quads; ++i)
-    if (first + i * kConsumers < end) put(first + i * kConsumers, merge[i].result());
+    if (first + i * kConsumers < end) put(i, first + i * kConsumers, merge[i].result());
+}
+
+template <int kEach>
+__device__ __forceinline__ void stage_combine_limbs(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
+  constexpr u32 kQuads = kQRows / 4, kTurns = (kQuads + kConsumers * kEach - 1) / (kConsumers * kEach);
+  const u32 thread = thread_index();
+  float4 held[kTurns * kEach];
+  u32 largest = 0;
+#pragma unroll
+  for (u32 turn = 0; turn < kTurns; ++turn) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) held[turn * kEach + i] = make_float4(0, 0, 0, 0);
+    combine_quads<kEach>(block, p, task, index, thread + turn * kConsumers * kEach, kQuads, active_splits(p.position), [&](int i, u32, float4 v) {
+      held[turn * kEach + i] = v;
+      largest = larger(largest, v);
+    });
+  }
+  offer_largest(offers(block), largest);
+  consumer_barrier();
+  const Power power = power_of(largest_offered(offers(block)));
+  if (thread == 0) block.scratch()[kVectorScaleAt] = power.down;
+#pragma unroll
+  for (u32 j = 0; j < kTurns * kEach; ++j) {
+    const u32 quad = thread + j * kConsumers;
+    if (quad < kQuads) put4_limbs(shared_address(block.act()), quad * 4, held[j], power.up);
+  }
 }
 
 __device__ __forceinline__ void stage_combine(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
   constexpr u32 kQuads = kQRows / 4;
   constexpr int kEach = kQuads > kConsumers && !kFlagged ? 2 : 1;  // by registers
+  if constexpr (kLimbsDirect) return stage_combine_limbs<kEach>(block, p, task, index);
 #pragma unroll 1
   for (u32 first = thread_index(); first < kQuads; first += kConsumers * kEach) {
     combine_quads<kEach>(block, p, task, index, first, kQuads, active_splits(p.position),
-                         [&](u32 quad, float4 v) { put4(block.act(), quad * 4, v.x, v.y, v.z, v.w); });
+                         [&](int, u32 quad, float4 v) { put4(block.act(), quad * 4, v.x, v.y, v.z, v.w); });
   }
 }
 
@@ -264,10 +348,18 @@ __device__ __forceinline__ bool stage(const Block& block, const Params& p, const
     stage_combine(block, p, task, index);
   } else {
     if (!wait_dependencies(block, p, task, index, wait_kind(shape.columns / 2))) return false;
-    stage_copy(block, p, task, shape.columns, index);
+    if constexpr (kLimbsDirect) {
+      stage_copy_limbs(block, p, task, shape, index);
+    } else {
+      stage_copy(block, p, task, shape.columns, index);
+    }
   }
   zero_padding(block.act(), shape);
   consumer_barrier();
+  if constexpr (kInt8 && !kLimbsDirect) {
+    to_fixed_point(block, shape);
+    consumer_barrier();
+  }
   return true;
 }
 

@@ -53,6 +53,7 @@ void test_judge(const Bench& bench, Checks& checks);        // verdicts of good,
 void test_fixtures(const Bench& bench, Checks& checks);     // every checkpoint against the gate, and greedy ids against the oracle's
 void test_knobs(const Bench& bench, Checks& checks);        // every compiled-in knob on toy and small
 void test_wrong(const Bench& bench, Checks& checks);        // a suite of wrong kernels, all refused
+void test_wrong_int8(const Bench& bench, Checks& checks);   // likewise, of int8 products
 void test_instruction(const Bench& bench, Checks& checks);  // every instruction kind alone
 void test_long(const Bench& bench, Checks& checks);         // a thousand tokens, bit for bit
 

@@ -1,5 +1,5 @@
-// GPU tests of the megakernel. Usage: gpu_megakernel [--only judge|fixtures|knobs|wrong|instruction|long] [--quick]. Exit 0 when all passed, 1
-// otherwise, 77 without a GPU.
+// GPU tests of the megakernel. Usage: gpu_megakernel [--only judge|fixtures|knobs|wrong|wrong_int8|instruction|long|sanitize] [--quick]. Exit 0 when
+// all passed, 1 otherwise, 77 without a GPU.
 #include <unistd.h>
 
 #include <algorithm>
@@ -92,6 +92,7 @@ int main(int argc, char** argv) {
   const Test tests[] = {{"fixtures", test_fixtures},
                         {"knobs", test_knobs},
                         {"wrong", test_wrong},
+                        {"wrong_int8", test_wrong_int8},
                         {"judge", test_judge},
                         {"instruction", test_instruction},
                         {"long", test_long},

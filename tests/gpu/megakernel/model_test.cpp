@@ -45,7 +45,15 @@ std::shared_ptr<const GpuReference> reference_of(const GpuModel& model, int max_
 void test_fixtures(const Bench& bench, Checks& checks) {
   const auto models = bench.fixture_models();
   if (models.empty()) std::printf("no fixtures at %s\n", bench.fixtures.c_str());
+  std::vector<std::string> all = models;
   for (const std::string& path : models) {
+    const auto workload = bench.workload(path + "@int8");
+    if (workload)
+      all.push_back(path + "@int8");
+    else
+      checks.check(workload.error().kind == ErrorKind::Unsupported, path + "@int8: " + workload.error().message);  // fp32
+  }
+  for (const std::string& path : all) {
     auto model = bench.model(path, 160);
     if (!checks.check(model, path + " opens")) continue;
     const std::string name = std::filesystem::path(path).filename().string();
@@ -104,15 +112,17 @@ void test_knobs(const Bench& bench, Checks& checks) {
       {"small ring, no pipelining",
        R"({"smem_bytes_per_block":65536,"pipelining_depth":0,"kernel_knobs":{"chunk_bytes":4096,"cols_per_warp":128,"inflight_chunks":1}})"},
       {"no page reuse", R"({"page_allocation":"none"})"},
+      {"wide segments", R"({"kernel_knobs":{"cols_per_warp":512}})"},
   };
-  for (const char* name : {"toy", "small"}) {
+  for (const char* name : {"toy", "small", "toy@int8", "small@int8"}) {
     auto model = bench.model(name, 512);
     if (!checks.check(model, std::string(name) + " opens")) continue;
     const auto reference = reference_of(**model, 512, checks);
     if (reference == nullptr) continue;
     for (const auto& [what, text] : configs) {
-      if (bench.quick && std::string(name) == "toy") continue;
+      if (bench.quick && std::string(name).starts_with("toy")) continue;
       const auto config = config_of(text);
+      if (config && config->kernel.gemv_path == GemvPath::Fma && (*model)->spec().weight_format == WeightFormat::Int8) continue;
       if (checks.check(config, what)) gate(**model, *reference, *config, std::string(name) + ", " + what, checks);
     }
   }
@@ -123,7 +133,8 @@ namespace {
 void few_steps(const Bench& bench, Checks& checks, const PlanOptions& options) {
   auto toy = bench.model("toy", 64);
   auto small = bench.model("small", 64);  // for "flagged", which needs a head_dim that toy has not
-  if (!checks.check(toy, "toy opens") || !checks.check(small, "small opens")) return;
+  auto int8 = bench.model("small@int8", 64);
+  if (!checks.check(toy, "toy opens") || !checks.check(small, "small opens") || !checks.check(int8, "small@int8 opens")) return;
   const std::vector<int> tokens = {1, 5, 9, 2};
   for (
       const char* text :
@@ -133,14 +144,17 @@ void few_steps(const Bench& bench, Checks& checks, const PlanOptions& options) {
        R"({"fusion_grouping":[["norm","qkv","rope","kv_append"],["attention"],["combine","o_proj","add"],["norm","gate_up","silu_mul"],["down","add"],["norm","lm_head","argmax"]]})"}) {
     const auto config = config_of(text);
     if (!checks.check(config, text)) continue;
-    auto& model = config->kernel.publish == Publish::Flagged ? small : toy;
-    const auto built = (*model)->build(*config, options);
-    if (!checks.check(built, text)) continue;
-    auto program = (*model)->load(*built);
-    if (!checks.check(program, text)) continue;
-    program->set_budget_us(60e6);  // under the tool a step takes seconds
-    const auto run = run_checked(**model, *program, tokens, {});
-    if (checks.check(run, text)) checks.check(run->unwritten == 0 && run->not_finite == 0, std::string("all written: ") + text);
+    const auto on = [&](GpuModel& model) {
+      const auto built = model.build(*config, options);
+      if (!checks.check(built, text)) return;
+      auto program = model.load(*built);
+      if (!checks.check(program, text)) return;
+      program->set_budget_us(60e6);  // under the tool a step takes seconds
+      const auto run = run_checked(model, *program, tokens, {});
+      if (checks.check(run, text)) checks.check(run->unwritten == 0 && run->not_finite == 0, std::string("all written: ") + text);
+    };
+    on(config->kernel.publish == Publish::Flagged ? **small : **toy);
+    if (config->kernel.gemv_path == GemvPath::Mma) on(**int8);
   }
 }
 

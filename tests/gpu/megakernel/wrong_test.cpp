@@ -115,6 +115,56 @@ void test_wrong(const Bench& bench, Checks& checks) {
   }
 }
 
+// Kernels with one line of their source changed, on an int8 model: what only its products can get wrong.
+void test_wrong_int8(const Bench& bench, Checks& checks) {
+  auto opened = bench.model("small@int8", 300);
+  if (!checks.check(opened, "small@int8 opens")) return;
+  GpuModel& model = **opened;
+  const auto reference = GpuReference::create(model.weights(), GpuReference::plan(model.spec(), 300, 3), 9, {});
+  if (!checks.check(reference, "reference")) return;
+  const auto compiler = NvrtcCompiler::open();
+  const auto cache = BuildCache::open(bench.cache);
+  const auto built = model.build(ScheduleConfig{});
+  if (!checks.check(built, "builds") || !checks.check(compiler, "compiler") || !checks.check(cache, "cache")) return;
+  struct Change {
+    const char *name, *file, *from, *to;
+  };
+  const Change changes[] = {
+      {"nothing", "epilogue.cuh", "", ""},
+      {"scales dropped", "epilogue.cuh", "if constexpr (kInt8) sum *= rows[row];", "if constexpr (kInt8) sum *= block.scratch()[kVectorScaleAt];"},
+      {"the next row's scale", "epilogue.cuh", "task.layer)) + first;", "task.layer)) + first + 1;"},
+      {"the next layer's scales", "epilogue.cuh", "scale_offset(task.matrix, task.layer)", "scale_offset(task.matrix, task.layer ^ 1)"},
+      {"sign bits of weights as magnitudes", "segment_int8.cuh", "s32.s8.s8.s32", "s32.u8.s8.s32"},
+      {"the vector's bytes unsigned", "fixed_point.cuh", "__byte_perm(a, b, 0x7632) ^ 0x80808080u", "__byte_perm(a, b, 0x7632)"},
+      {"the last limb lost", "segment_int8.cuh", "65536.0f", "0.0f"},
+      {"halves of a lane's columns swapped", "segment_int8.cuh", "lane / 16 * 96", "(lane / 16 ^ 1) * 96"},
+      {"another power of two", "fixed_point.cuh", "(bounded - 21) << 23", "(bounded - 20) << 23"},
+  };
+  for (const Change& change : changes) {
+    BuiltCandidate candidate = *built;
+    const bool nothing = change.from[0] == '\0';
+    bool replaced = nothing;
+    for (auto& [name, text] : candidate.plan.request.headers) {
+      const std::size_t at = name == change.file && !nothing ? text.find(change.from) : std::string::npos;
+      if (at == std::string::npos) continue;
+      text.replace(at, std::string_view(change.from).size(), change.to);
+      replaced = true;
+    }
+    if (!checks.check(replaced, std::string("the source has the line of: ") + change.name)) continue;
+    auto made = cache->build(*compiler, candidate.plan.request);
+    if (!checks.check(made, std::string("builds: ") + change.name)) continue;
+    candidate.kernel = std::move(made->kernel);
+    auto program = model.load(candidate);
+    if (!checks.check(program, change.name)) continue;
+    const auto run = run_checked(model, *program, (*reference)->tokens(), (*reference)->positions());
+    if (!checks.check(run, change.name)) continue;
+    std::vector<int> next;
+    for (const int p : (*reference)->positions()) next.push_back(run->next_tokens[static_cast<std::size_t>(p)]);
+    const auto outcome = (*reference)->compare(run->logits, next, true);
+    checks.check(outcome.correct == nothing, std::string(nothing ? "passes unchanged: " : "refused: ") + change.name + " " + outcome.failure);
+  }
+}
+
 void test_judge(const Bench& bench, Checks& checks) {
   const auto workload = bench.workload("small");
   if (!checks.check(workload, "small workload")) return;

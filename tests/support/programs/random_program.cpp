@@ -33,6 +33,10 @@ ModelSpec random_spec(Rng& rng, const RandomProgramLimits& limits) {
   s.mlp_bias = chance(rng, 0.3);
   s.qk_norm = chance(rng, 0.3);
   if (chance(rng, 0.2)) s.sliding_window = between(rng, 1, 100);
+  if (chance(rng, 0.25)) {
+    s.weight_format = WeightFormat::Int8;
+    s.hidden = (s.hidden + 15) / 16 * 16;  // what its copies need
+  }
   return s;
 }
 

@@ -79,7 +79,7 @@ std::optional<Breakage> static_breakage(const Program& p) {
     for (const Region& r : t.reads) {
       if (auto b = region_breakage(p, id, r, false)) return b;
       const Buffer& b = p.buffers[static_cast<std::size_t>(r.buffer)];
-      if (b.space == Space::Weight && b.binding.matrix != Matrix::None && !b.binding.bias) packed += r.end - r.begin;
+      if (b.space == Space::Weight && b.binding.rows_of_matrix()) packed += r.end - r.begin;
     }
     for (const Region& r : t.writes)
       if (auto b = region_breakage(p, id, r, true)) return b;

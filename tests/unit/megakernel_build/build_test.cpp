@@ -109,6 +109,47 @@ TEST_CASE("the virtual machine builds for every architecture within its register
   }
 }
 
+TEST_CASE("int8 weights: the same limits, and no spills; also where threads cannot hold a whole vector" * amk::test::needs_nvrtc()) {
+  const auto nvrtc = Nvrtc::open();
+  REQUIRE(nvrtc);
+  ModelSources sources;
+  sources.catalogue_dir = std::string(AMK_SOURCE_DIR) + "/config/models";
+  const auto ref = resolve_model("llama-3.2-1b@int8", sources);
+  REQUIRE(ref);
+  struct Job {
+    const Case* on;
+    ScheduleConfig config;
+    Outcome outcome;
+  };
+  std::vector<Job> jobs;
+  for (const Case& c : kCases) {
+    ScheduleConfig config;
+    config.smem_bytes_per_block = c.ring_bytes - 16384;  // limbs are half as many bytes again as the vector
+    config.kernel.cols_per_warp = 512;
+    jobs.push_back({&c, config, {}});
+    if (c.architecture != std::string("sm_90a")) continue;
+    jobs.push_back({&c, config, {}});
+    jobs.back().config.kernel.publish = Publish::Confirmed;
+    jobs.push_back({&c, config, {}});
+    jobs.back().config.threads_per_block = 128;
+    jobs.back().config.kernel.chunk_bytes = 8192;
+    jobs.back().config.smem_bytes_per_block = 131072;
+  }
+  in_parallel(jobs.size(), [&](std::size_t i) {
+    if ((*nvrtc)->supports(jobs[i].on->architecture)) jobs[i].outcome = build(*jobs[i].on, ref->spec, jobs[i].config);
+  });
+  for (const Job& job : jobs) {
+    CAPTURE(job.on->architecture);
+    CAPTURE(job.config.threads_per_block);
+    if (!(*nvrtc)->supports(job.on->architecture)) continue;
+    CHECK_MESSAGE(job.outcome.error.empty(), job.outcome.error);
+    CHECK(job.outcome.registers > 0);
+    CHECK(job.outcome.registers <= (job.config.threads_per_block == 128 ? 255 : 168));
+    CHECK(job.outcome.spills >= 0);
+    CHECK(job.outcome.spills <= 32);
+  }
+}
+
 TEST_CASE("every instruction kind alone builds for every architecture" * amk::test::needs_nvrtc()) {
   const auto nvrtc = Nvrtc::open();
   REQUIRE(nvrtc);

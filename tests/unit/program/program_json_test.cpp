@@ -15,8 +15,10 @@ using namespace amk::test;
 
 namespace {
 
-Program sample(std::size_t shape, int sm_count = 5) {
-  auto program = lower(fixture_shapes().at(shape), {}, {sm_count, 232448, 200, {}}, {});
+Program sample(std::size_t shape, int sm_count = 5, WeightFormat weights = WeightFormat::Stored) {
+  ModelSpec spec = fixture_shapes().at(shape);
+  spec.weight_format = weights;
+  auto program = lower(spec, {}, {sm_count, 232448, 200, {}}, {});
   REQUIRE(program);
   return std::move(*program);
 }
@@ -46,6 +48,11 @@ void same_keys(const Json& root, Json schema, const Json& value, const std::stri
     for (const auto& [key, unused] : schema["properties"].items()) listed.insert(key);
     for (const auto& [key, unused] : value.items()) emitted.insert(key);
     for (const Json& key : schema["required"]) required.insert(key.get<std::string>());
+    // Optional are two keys that only int8 programs have.
+    for (const char* optional : {"scale", "weight_format"}) {
+      if (listed.erase(optional) != 0) CHECK(required.count(optional) == 0);
+      emitted.erase(optional);
+    }
     CHECK(listed == emitted);
     CHECK(required == emitted);
     for (const auto& [key, child] : value.items()) same_keys(root, schema["properties"][key], child, path + "." + key);
@@ -105,6 +112,29 @@ TEST_CASE("a program survives its JSON form, and its text is the same again") {
   }
 }
 
+TEST_CASE("int8: the format survives, equal programs are equal text, and contradictions are refused") {
+  const Program p = sample(5, 5, WeightFormat::Int8);
+  const Json json = to_json(p);
+  const auto again = program_from_json(json);
+  REQUIRE(again);
+  CHECK(again->model.weight_format == WeightFormat::Int8);
+  CHECK(again->buffers == p.buffers);
+  CHECK(to_json(*again) == json);
+  Json wrong = json;
+  wrong["model"]["weight_format"] = "bf16";
+  CHECK(refusal(wrong).find("int8") != std::string::npos);
+  for (const Json& value : {Json(false), Json(1)}) {  // absent when false
+    wrong = json;
+    for (Json& b : wrong["buffers"])
+      if (b["space"] == "weight") b["binding"]["scale"] = value;
+    CHECK(refusal(wrong).find("scale") != std::string::npos);
+  }
+  wrong = json;
+  for (Json& b : wrong["buffers"])
+    if (b["space"] == "weight" && b["binding"]["bias"] == true) b["binding"]["scale"] = true;
+  CHECK(refusal(wrong).find("scale") != std::string::npos);
+}
+
 TEST_CASE("values that differ from every default survive too") {
   Program p = sample(0);
   p.model.rope = {500000.25, RopeScaling::Llama3, 32.5, 1.25, 4.75, 64, DType::BF16};
@@ -131,6 +161,10 @@ TEST_CASE("the schema lists the keys that are emitted, names and bounds that hol
   CHECK(schema["$schema"] == "https://json-schema.org/draft/2020-12/schema");
   CHECK(schema["properties"]["version"]["const"] == kProgramVersion);
   for (std::size_t shape : {5u, 8u, 10u}) same_keys(schema, schema, to_json(sample(shape)), "program");
+  const Json int8 = to_json(sample(5, 5, WeightFormat::Int8));
+  same_keys(schema, schema, int8, "program");
+  CHECK(int8["model"]["weight_format"] == schema["$defs"]["model"]["properties"]["weight_format"]["const"]);
+  CHECK(int8.dump().find(R"("scale":true)") != std::string::npos);
 }
 
 TEST_CASE("hostile programs are refused by place, value and what is accepted") {

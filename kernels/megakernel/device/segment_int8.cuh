@@ -1,0 +1,71 @@
+// One warp's dot products over one segment of int8 weights: 8 rows by Seg * 64 columns, the vector in fixed point from shared memory
+// (fixed_point.cuh).
+//
+// A unit of 8 rows is a row of blocks of 64 columns, 512 bytes each: lane 4g + t holds row g, columns 16t … 16t+15, 16 bytes. One m16n8k32 takes them
+// as they were loaded: matrix rows 0–7 are the unit's rows over the lane's first and third four columns, rows 8–15 the same rows over its second and
+// fourth. Columns 0–2 of the right-hand side are the limbs of the vector at the former, 4–6 at the latter, so that row g's sum over all, limb by
+// limb, is C[g][limb] + C[8+g][4+limb]; the other entries of C mean nothing. Sums are exact: at most 2^17 columns of 127 * 128
+// (core/program/packing.cpp).
+#pragma once
+
+#include "fixed_point.cuh"
+
+namespace amk_vm {
+
+__device__ __forceinline__ void mma16832(int (&c)[4], uint4 a, uint2 b) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+               : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
+}
+
+// As Group, GroupVector and Sums in segment.cuh.
+struct Int8Group {
+  uint4 a[kGroupBlocks];
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int j = 0; j < kGroupBlocks; ++j) a[j] = make_uint4(0, 0, 0, 0);
+  }
+  template <class Source>
+  __device__ __forceinline__ void load(const Source& source) {
+#pragma unroll
+    for (int j = 0; j < kGroupBlocks; ++j) a[j] = source.load(j * 512);
+  }
+};
+
+struct Int8Vector {
+  uint2 x[kGroupBlocks];
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (uint2& v : x) v = make_uint2(0, 0);
+  }
+  // Lane 4n + t: column n of the right-hand side. Columns 3 and 7 repeat the limb before them.
+  __device__ __forceinline__ void load(u32 act, u32 lane) {
+    const u32 limb = lane / 4 % 4 < kLimbs ? lane / 4 % 4 : kLimbs - 1;
+    const u32 at = act + lane / 16 * 96 + limb * 32 + lane % 4 * 8;
+#pragma unroll
+    for (int j = 0; j < kGroupBlocks; ++j) x[j] = load_shared8(at + j * kLimbBlockBytes);
+  }
+};
+
+struct Int8Sums {
+  int c[2][4];
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0;
+  }
+  __device__ __forceinline__ void add(const Int8Group& w, const Int8Vector& v) {
+#pragma unroll
+    for (int j = 0; j < kGroupBlocks; ++j) mma16832(c[j % 2], w.a[j], v.x[j]);
+  }
+  // Row g's sum, in units of the vector's 2^-k: in lane 4g. Lanes t = 0 and 1 have limbs 0, 1 and 2 of matrix row g, lanes 2 and 3 of row 8 + g.
+  __device__ __forceinline__ float row() const {
+    const u32 t = thread_index() % 4;
+    const int low = t < 2 ? c[0][0] + c[1][0] : c[0][2] + c[1][2];
+    const int high = t < 2 ? c[0][1] + c[1][1] : c[0][3] + c[1][3];
+    float sum = t % 2 != 0 ? 65536.0f * static_cast<float>(low) : fmaf(256.0f, static_cast<float>(high), static_cast<float>(low));
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
+  }
+};
+
+}  // namespace amk_vm
