@@ -14,7 +14,7 @@ namespace amk {
 namespace {
 
 constexpr int kQuantiserVersion = 1;                 // in content ids: change it with any change of the bits
-constexpr std::int64_t kAlignment = 256;             // of every tensor
+constexpr std::int64_t kQuantisedAlignment = 256;    // of every tensor
 constexpr std::int64_t kElementsPerRange = 1 << 20;  // about a millisecond of work
 constexpr float kLargest = 127.0f;
 constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it rounds to integers, ties to even
@@ -35,7 +35,7 @@ bool quantised(WeightKind kind) {
   }
 }
 
-struct Placed {
+struct QuantisedTensor {
   WeightKind kind = WeightKind::Q;
   int layer = 0;
   TensorView from;
@@ -44,12 +44,12 @@ struct Placed {
 
 class QuantisedWeights final : public Weights {
  public:
-  QuantisedWeights(std::shared_ptr<const Weights> stored, ModelSpec spec, MemoryMap memory, const std::vector<Placed>& placed)
+  QuantisedWeights(std::shared_ptr<const Weights> stored, ModelSpec spec, MemoryMap memory, const std::vector<QuantisedTensor>& placed)
       : stored_(std::move(stored)),
         spec_(std::move(spec)),
         memory_(std::move(memory)),
         views_(static_cast<std::size_t>(spec_.layers) * kWeightKinds) {
-    for (const Placed& p : placed)
+    for (const QuantisedTensor& p : placed)
       views_[slot(p.kind, p.layer)] = {memory_.data() + p.data, DType::I8, p.from.rows, p.from.cols,
                                        reinterpret_cast<const float*>(memory_.data() + p.scales)};
   }
@@ -73,7 +73,7 @@ class QuantisedWeights final : public Weights {
   std::vector<TensorView> views_;
 };
 
-std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::int64_t quantised_aligned(std::int64_t bytes) { return (bytes + kQuantisedAlignment - 1) / kQuantisedAlignment * kQuantisedAlignment; }
 
 }  // namespace
 
@@ -118,13 +118,13 @@ Result<std::shared_ptr<const Weights>> quantise_weights(std::shared_ptr<const We
   ModelSpec spec = stored->spec();
   spec.name = name;
   spec.weight_format = WeightFormat::Int8;
-  std::vector<Placed> placed;
+  std::vector<QuantisedTensor> placed;
   std::int64_t bytes = 0;
   const auto add = [&](WeightKind kind, int layer) {
     const TensorView from = stored->get(kind, layer);
     if (!quantised(kind) || !from) return;
-    placed.push_back({kind, layer, from, bytes, bytes + aligned(from.elements())});
-    bytes = placed.back().scales + aligned(from.rows * static_cast<std::int64_t>(sizeof(float)));
+    placed.push_back({kind, layer, from, bytes, bytes + quantised_aligned(from.elements())});
+    bytes = placed.back().scales + quantised_aligned(from.rows * static_cast<std::int64_t>(sizeof(float)));
   };
   for (int layer = 0; layer < spec.layers; ++layer)
     for (int k = 0; k < kWeightKinds; ++k)
@@ -133,7 +133,7 @@ Result<std::shared_ptr<const Weights>> quantise_weights(std::shared_ptr<const We
   AMK_TRY(memory, MemoryMap::anonymous(static_cast<std::size_t>(bytes)));
 
   ThreadPool pool(threads);
-  for (const Placed& p : placed) {
+  for (const QuantisedTensor& p : placed) {
     auto* const data = reinterpret_cast<std::int8_t*>(memory.data() + p.data);
     auto* const scales = reinterpret_cast<float*>(memory.data() + p.scales);
     std::atomic<std::int64_t> bad{-1};

@@ -83,9 +83,11 @@ struct Epilogue {
   __device__ __forceinline__ void reduce(const float* partials, u32 index) {
     const u32 lane = thread_index() % 32;
     float* rows = block.rows();
-    if constexpr (kInt8) {  // to where a run-time index finds them
+    float vector_scale = 1.0f;
+    if constexpr (kInt8) {
+      vector_scale = block.scratch()[kVectorScaleAt];
 #pragma unroll
-      for (u32 i = 0; i < kScales; ++i) rows[lane + 32 * i] = scale[i] * block.scratch()[kVectorScaleAt];
+      for (u32 i = 1; i < kScales; ++i) rows[lane + 32 * i] = scale[i] * vector_scale;  // where a run-time index finds them
     }
 #pragma unroll 1
     for (u32 row = lane; row < count; row += 32) {
@@ -93,7 +95,7 @@ struct Epilogue {
       const float* at = partials + row / kUnit * shape.unit_stride + row % kUnit;
 #pragma unroll 4
       for (u32 s = 0; s < shape.unit_sums; ++s) sum += at[s * kUnit];
-      if constexpr (kInt8) sum *= rows[row];
+      if constexpr (kInt8) sum *= row < 32 ? scale[0] * vector_scale : rows[row];
       if (task.bias != kNoOffset) sum += vector1(p.vectors + task.bias, first + row);
       if ((task.fused & kFusedResidualAdd) != 0) sum += row < 32 ? residual : residual_row(row, index);
       rows[row] = sum;

@@ -2,7 +2,7 @@
 // element uses all bits; bf16 elements down to 2^-14 of the largest are exact, smaller ones are off by at most 2^-22 of it. Three signed bytes an
 // element (limbs), least significant first: an integer matrix instruction takes one each.
 //
-// Of every 64 columns, 192 bytes: [half][limb][t][piece][4 columns], columns 16t + 8 piece + 4 half and on. segment_int8.cuh says who reads what.
+// Of every 64 columns, 192 bytes: [limb][half][t][piece][4 columns], columns 16t + 8 piece + 4 half and on. segment_int8.cuh says who reads what.
 #pragma once
 
 #include "block.cuh"
@@ -66,10 +66,10 @@ __device__ __forceinline__ void put4_limbs(u32 limbs, u32 element, float4 v, flo
             z = __float_as_uint(fmaf(v.z, up, kRounder)) + kBias, w = __float_as_uint(fmaf(v.w, up, kRounder)) + kBias;
   const u32 a = __byte_perm(x, y, 0x5140), b = __byte_perm(z, w, 0x5140);  // bytes 0 and 1 of both
   const u32 c = __byte_perm(x, y, 0x0062), d = __byte_perm(z, w, 0x0062);  // byte 2
-  const u32 at = limbs + element / 64 * kLimbBlockBytes + element % 8 / 4 * 96 + element % 64 / 8 * 4;
+  const u32 at = limbs + element / 64 * kLimbBlockBytes + element % 8 / 4 * 32 + element % 64 / 8 * 4;
   store_shared4(at, __byte_perm(a, b, 0x5410) ^ 0x80808080u);
-  store_shared4(at + 32, __byte_perm(a, b, 0x7632) ^ 0x80808080u);
-  store_shared4(at + 64, __byte_perm(c, d, 0x5410) ^ 0x80808080u);
+  store_shared4(at + 64, __byte_perm(a, b, 0x7632) ^ 0x80808080u);
+  store_shared4(at + 128, __byte_perm(c, d, 0x5410) ^ 0x80808080u);
 }
 // Eight, of the weights' type.
 __device__ __forceinline__ void put8_limbs(u32 limbs, u32 element, uint4 v, float up) {

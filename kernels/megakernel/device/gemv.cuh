@@ -24,6 +24,9 @@ using WeightGroup = Choice<kInt8, Int8Group, Group>::Type;
 using VectorGroup = Choice<kInt8, Int8Vector, GroupVector>::Type;
 using RowSums = Choice<kInt8, Int8Sums, Sums>::Type;
 
+// The order within a step: a segment's products are on their way while the next one is looked for, or follow its loads. Measured for each format.
+constexpr bool kProductsFirst = kInt8;
+
 // Per warp, across tasks.
 struct Consumer {
   RingCursor ring;  // first chunk of the task at hand
@@ -159,7 +162,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   vector.clear();
   const u32 seg_vector_bytes = keep(shape.seg_vector_bytes);
   const bool same_columns = groups == 1 && shape.skip_segs == 0;  // all of this warp's segments: their piece of the vector stays in registers
-  if (kPackedLayout && same_columns) vector.load(act + walk.column * seg_vector_bytes, lane);
+  if (kPackedLayout && (same_columns || kProductsFirst)) vector.load(act + walk.column * seg_vector_bytes, lane);
   RowSums sums;
   sums.clear();
   Epilogue epilogue(block, p, task, shape);
@@ -174,7 +177,8 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
       const u32 sums_at = keep(shared_address(partials)) + (lane / 4 + (shape.unit_sums == walk.unit_segs ? 0 : warp * kUnit)) * 4;
       const u32 column_stride = shape.unit_sums == walk.unit_segs ? kUnit * 4 : 0, unit_stride = shape.unit_stride * 4;
       const auto step = [&](WeightGroup& now, WeightGroup& following) {
-        if (!same_columns) vector.load(act + walk.column * seg_vector_bytes + group * kGroupBlocks * kBlockVectorBytes, lane);
+        if (!kProductsFirst && !same_columns) vector.load(act + walk.column * seg_vector_bytes + group * kGroupBlocks * kBlockVectorBytes, lane);
+        if constexpr (kProductsFirst) sums.add(now, vector);
         const u32 unit = walk.unit, sum_at = sums_at + (unit - first) * unit_stride + walk.column * column_stride;
         if (!kOneGroup && group + 1 < groups) {
           source = source.moved(kGroupBlocks * kBlockBytes);
@@ -189,7 +193,11 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
             if (groups == 1) walk.close(lane);
           }
         }
-        sums.add(now, vector);
+        if constexpr (kProductsFirst) {
+          if (!same_columns) vector.load(act + walk.column * seg_vector_bytes + group * kGroupBlocks * kBlockVectorBytes, lane);
+        } else {
+          sums.add(now, vector);
+        }
         // A row's sum over all of this warp's segments of the unit.
         if (walk.unit != unit) {
           store_shared_if(sum_at, sums.row(), lane % 4 == 0);

@@ -2,10 +2,10 @@
 // (fixed_point.cuh).
 //
 // A unit of 8 rows is a row of blocks of 64 columns, 512 bytes each: lane 4g + t holds row g, columns 16t … 16t+15, 16 bytes. One m16n8k32 takes them
-// as they were loaded: matrix rows 0–7 are the unit's rows over the lane's first and third four columns, rows 8–15 the same rows over its second and
-// fourth. Columns 0–2 of the right-hand side are the limbs of the vector at the former, 4–6 at the latter, so that row g's sum over all, limb by
-// limb, is C[g][limb] + C[8+g][4+limb]; the other entries of C mean nothing. Sums are exact: at most 2^17 columns of 127 * 128
-// (core/program/packing.cpp).
+// as they were loaded: matrix rows 0–7 are the unit's rows over the lane's first and third four columns (half 0), rows 8–15 the same rows over its
+// second and fourth (half 1). Columns 2l and 2l + 1 of the right-hand side are limb l of the vector at half 0 and half 1, so that row g's sum of limb
+// l is C[g][2l] + C[8+g][2l+1], both in lane 4g + l; the other entries of C, columns 6 and 7 among them, mean nothing. Sums are exact: at most 2^17
+// columns of 127 * 128 (core/program/packing.cpp).
 #pragma once
 
 #include "fixed_point.cuh"
@@ -38,10 +38,10 @@ struct Int8Vector {
 #pragma unroll
     for (uint2& v : x) v = make_uint2(0, 0);
   }
-  // Lane 4n + t: column n of the right-hand side. Columns 3 and 7 repeat the limb before them.
+  // Lane 4n + t: column n of the right-hand side. Columns 6 and 7 repeat the last limb.
   __device__ __forceinline__ void load(u32 act, u32 lane) {
-    const u32 limb = lane / 4 % 4 < kLimbs ? lane / 4 % 4 : kLimbs - 1;
-    const u32 at = act + lane / 16 * 96 + limb * 32 + lane % 4 * 8;
+    const u32 limb = lane / 8 < kLimbs ? lane / 8 : kLimbs - 1;
+    const u32 at = act + limb * 64 + lane / 4 % 2 * 32 + lane % 4 * 8;
 #pragma unroll
     for (int j = 0; j < kGroupBlocks; ++j) x[j] = load_shared8(at + j * kLimbBlockBytes);
   }
@@ -57,12 +57,11 @@ struct Int8Sums {
 #pragma unroll
     for (int j = 0; j < kGroupBlocks; ++j) mma16832(c[j % 2], w.a[j], v.x[j]);
   }
-  // Row g's sum, in units of the vector's 2^-k: in lane 4g. Lanes t = 0 and 1 have limbs 0, 1 and 2 of matrix row g, lanes 2 and 3 of row 8 + g.
+  // Row g's sum, in units of the vector's 2^-k: in lane 4g.
   __device__ __forceinline__ float row() const {
     const u32 t = thread_index() % 4;
-    const int low = t < 2 ? c[0][0] + c[1][0] : c[0][2] + c[1][2];
-    const int high = t < 2 ? c[0][1] + c[1][1] : c[0][3] + c[1][3];
-    float sum = t % 2 != 0 ? 65536.0f * static_cast<float>(low) : fmaf(256.0f, static_cast<float>(high), static_cast<float>(low));
+    const float worth = t == 0 ? 1.0f : t == 1 ? 256.0f : t == 2 ? 65536.0f : 0.0f;  // of the lane's limb
+    float sum = worth * static_cast<float>((c[0][0] + c[0][3]) + (c[1][0] + c[1][3]));
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
     return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
   }

@@ -131,13 +131,13 @@ void test_wrong_int8(const Bench& bench, Checks& checks) {
   };
   const Change changes[] = {
       {"nothing", "epilogue.cuh", "", ""},
-      {"scales dropped", "epilogue.cuh", "if constexpr (kInt8) sum *= rows[row];", "if constexpr (kInt8) sum *= block.scratch()[kVectorScaleAt];"},
+      {"scales dropped", "epilogue.cuh", "sum *= row < 32 ? scale[0] * vector_scale : rows[row];", "sum *= vector_scale;"},
       {"the next row's scale", "epilogue.cuh", "task.layer)) + first;", "task.layer)) + first + 1;"},
-      {"the next layer's scales", "epilogue.cuh", "scale_offset(task.matrix, task.layer)", "scale_offset(task.matrix, task.layer ^ 1)"},
+      {"another matrix' scales", "epilogue.cuh", "scale_offset(task.matrix,", "scale_offset(task.matrix == kDown ? kO : task.matrix,"},
       {"sign bits of weights as magnitudes", "segment_int8.cuh", "s32.s8.s8.s32", "s32.u8.s8.s32"},
       {"the vector's bytes unsigned", "fixed_point.cuh", "__byte_perm(a, b, 0x7632) ^ 0x80808080u", "__byte_perm(a, b, 0x7632)"},
       {"the last limb lost", "segment_int8.cuh", "65536.0f", "0.0f"},
-      {"halves of a lane's columns swapped", "segment_int8.cuh", "lane / 16 * 96", "(lane / 16 ^ 1) * 96"},
+      {"halves of a lane's columns swapped", "segment_int8.cuh", "lane / 4 % 2 * 32", "(lane / 4 % 2 ^ 1) * 32"},
       {"another power of two", "fixed_point.cuh", "(bounded - 21) << 23", "(bounded - 20) << 23"},
   };
   for (const Change& change : changes) {

@@ -57,7 +57,7 @@ std::vector<std::int8_t> limbs_of(const std::vector<float>& x, int k) {
     for (std::size_t limb = 0; limb < 3; ++limb) {
       const std::int32_t digit = ((rest + 128) & 255) - 128;  // balanced
       rest = (rest - digit) / 256;
-      out[column / 64 * 192 + half * 96 + limb * 32 + t * 8 + piece * 4 + c % 4] = static_cast<std::int8_t>(digit);
+      out[column / 64 * 192 + limb * 64 + half * 32 + t * 8 + piece * 4 + c % 4] = static_cast<std::int8_t>(digit);
     }
     REQUIRE(rest == 0);
   }
@@ -97,15 +97,15 @@ TEST_CASE("one matrix instruction a block gives every row's exact sum, limb by l
     for (int block = 0; block < kBlocks; ++block) {
       for (int lane = 0; lane < kLanes; ++lane) {
         std::memcpy(f.a[lane], packed.data() + block * 512 + lane * 16, 16);
-        const int limb = std::min(lane / 4 % 4, 2);
-        std::memcpy(f.b[lane], limbs.data() + block * 192 + lane / 16 * 96 + limb * 32 + lane % 4 * 8, 8);
+        const int limb = std::min(lane / 8, 2);
+        std::memcpy(f.b[lane], limbs.data() + block * 192 + limb * 64 + lane / 4 % 2 * 32 + lane % 4 * 8, 8);
       }
       mma(f);
     }
     for (int g = 0; g < 8; ++g) {
-      // Lanes 4g and 4g + 1: limbs 0, 1 and 2 of matrix row g; 4g + 2 and 4g + 3: of row 8 + g.
-      const std::int64_t sum = (std::int64_t{f.c[4 * g][0]} + f.c[4 * g + 2][2]) + 256 * (std::int64_t{f.c[4 * g][1]} + f.c[4 * g + 2][3]) +
-                               65536 * (std::int64_t{f.c[4 * g + 1][0]} + f.c[4 * g + 3][2]);
+      // Lane 4g + l has limb l: of half 0 in matrix row g, of half 1 in row 8 + g.
+      std::int64_t sum = 0;
+      for (int l = 2; l >= 0; --l) sum = 256 * sum + (std::int64_t{f.c[4 * g + l][0]} + f.c[4 * g + l][3]);
       std::int64_t expected = 0;
       for (int c = 0; c < kColumns; ++c) expected += q[g][c] * fixed(x[static_cast<std::size_t>(c)], k);
       REQUIRE(sum == expected);

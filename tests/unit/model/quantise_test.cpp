@@ -159,7 +159,8 @@ TEST_CASE("a checkpoint with an infinity is refused with the tensor and the row"
   REQUIRE(plain);
   const auto stored = load_weights(*plain, 1);
   REQUIRE(stored);
-  const auto bad = quantise_weights(std::make_shared<Edited>(*stored, WeightKind::Down, 1, 2 * plain->spec.intermediate + 3, 0x7f80), "toy-2L@int8", 1);
+  const auto bad =
+      quantise_weights(std::make_shared<Edited>(*stored, WeightKind::Down, 1, 2 * plain->spec.intermediate + 3, 0x7f80), "toy-2L@int8", 1);
   REQUIRE_FALSE(bad);
   CHECK(bad.error().kind == ErrorKind::Corrupt);
   CHECK(bad.error().data.at("tensor") == "model.layers.1.mlp.down_proj.weight");
