@@ -24,7 +24,7 @@ using WeightGroup = Choice<kInt8, Int8Group, Group>::Type;
 using VectorGroup = Choice<kInt8, Int8Vector, GroupVector>::Type;
 using RowSums = Choice<kInt8, Int8Sums, Sums>::Type;
 
-// The order within a step: a segment's products are on their way while the next one is looked for, or follow its loads. Measured for each format.
+// The order within a step: a segment's products are on their way while the next one is looked for (int8), or follow its loads (bf16): docs/lab.
 constexpr bool kProductsFirst = kInt8;
 
 // Per warp, across tasks.
