@@ -173,7 +173,7 @@ void test_verdicts(const Bench& bench, Checks& checks) {
 
 void test_instruction(const Bench& bench, Checks& checks) {
   test_model(bench, checks, "small", true);
-  test_model(bench, checks, "small@int8", true);
+  test_model(bench, checks, "small@int8", !bench.quick);
   test_model(bench, checks, "toy-2L", !bench.quick);
   for (const std::string& fixture : bench.fixture_models()) test_model(bench, checks, fixture, !bench.quick);
   if (!bench.quick) test_model(bench, checks, "llama-3.2-1b", false);
