@@ -70,9 +70,9 @@ Result<Timing> time_in_turn(Contestant& candidate, Contestant* incumbent, Monito
     if (options.stop && options.stop()) return fail(ErrorKind::Cancelled, "cancelled during timing");
     if (t.rounds >= options.fewest_rounds || attempt >= 2 * options.fewest_rounds) {
       if (std::chrono::steady_clock::now() >= end) break;
-      // Without an incumbent the fewest rounds are enough. With one, early when the interval is clear of 1 by the margin (stopping at the first look at
-      // which it merely excludes 1 would find differences between equals), and when nothing is left to win: half the margin out of reach. The latter
-      // can only cost a gain that is near the margin, never keep what is none.
+      // Without an incumbent the fewest rounds are enough. With one, early when the interval is clear of 1 by the margin (stopping at the first look
+      // at which it merely excludes 1 would find differences between equals), and when nothing is left to win: half the margin out of reach. The
+      // latter can only cost a gain that is near the margin, never keep what is none.
       if (incumbent == nullptr && t.rounds >= options.fewest_rounds) break;
       if (incumbent != nullptr && t.rounds >= options.fewest_rounds) {
         const RatioInterval so_far = paired_ratio(t.incumbent_us, t.candidate_us);
