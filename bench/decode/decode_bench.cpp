@@ -1,8 +1,10 @@
 // Decode on the local GPU: milliseconds per token of any number of configs, in turn, after a check against the oracle.
 // bench_decode --model llama-3.2-1b [--configs FILE] [--check TOKENS] [--positions 192:320] [--rounds 5] [--max-seq 512] [--cache DIR] [--trace FILE]
 //              [--neighbours 1]
-// FILE: one JSON object a line, {"name": …, "config": {…}}. --neighbours 1: besides the first config, each of its knobs moved alone to each other
-// value (an ablation). Prints one JSON object a line.
+// FILE: one JSON object a line, {"name": …, "config": {…}, "batch": …}. --neighbours 1: besides the first config, each of its knobs moved alone to
+// each other value (an ablation). Prints one JSON object a line. MODEL@b8: every config is built for eight sequences a launch and for one, unless its
+// "batch" says which; a checked batch must give each sequence the bits that it has alone; the last line is the ratio of the fastest batch to the
+// fastest single sequence, timed in turn in this run.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -23,6 +25,8 @@
 #include "kernels/evaluator/gpu_report.h"
 #include "kernels/evaluator/nvml.h"
 #include "kernels/megakernel/gpu_model.h"
+#include "kernels/megakernel/gpu_service.h"
+#include "kernels/megakernel/workload.h"
 
 using namespace amk;
 
@@ -31,6 +35,7 @@ namespace {
 struct Entry {
   std::string name;
   ScheduleConfig config;
+  int batch = 1;
   BuiltCandidate built;
   std::unique_ptr<DeviceProgram> program;
   std::string error;
@@ -109,6 +114,33 @@ Status check(GpuModel& model, Entry& e, const Reference& reference) {
   return {};
 }
 
+// Every sequence of a batch, at positions of its own, against what the same config's program of one sequence makes of it.
+Status check_batch(GpuModel& model, Entry& e, Entry* alone, int tokens) {
+  std::vector<SequenceRun> sequences;
+  for (int s = 0; s < e.batch; ++s) {
+    Rng rng(777 + static_cast<std::uint64_t>(s));
+    SequenceRun& run = sequences.emplace_back();
+    for (int i = 0; i < tokens; ++i) run.tokens.push_back(static_cast<int>(rng.below(static_cast<std::uint64_t>(model.spec().vocab))));
+    run.delay = 5 * s;
+  }
+  AMK_TRY(first, run_checked_batch(model, *e.program, sequences));
+  AMK_TRY(second, run_checked_batch(model, *e.program, sequences));
+  e.repeatable = first.steady && second.steady;
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    e.repeatable = e.repeatable && first.sequences[s].hashes == second.sequences[s].hashes;
+    e.written = e.written && first.sequences[s].unwritten == 0 && first.sequences[s].not_finite == 0;
+    if (alone == nullptr || !alone->program) continue;
+    AMK_TRY(single, run_checked(model, *alone->program, sequences[s].tokens, {}, static_cast<int>(s)));
+    for (std::size_t p = 0; p < single.hashes.size(); ++p) e.agree += single.hashes[p] == first.sequences[s].hashes[p] ? 1 : 0;
+    e.checked += static_cast<int>(single.hashes.size());
+  }
+  AMK_TRY(damage, model.sequence().damaged_guards(model.stream()));
+  AMK_TRY(more, e.program->damaged_guards(model.stream()));
+  if (damage + more != 0) e.error = "guard bytes damaged: " + std::to_string(damage + more);
+  if (e.agree != e.checked) e.error = "a sequence of the batch has not the bits that it has alone";
+  return {};
+}
+
 Result<double> time_tokens(GpuModel& model, Entry& e, int first, int last) {
   AMK_TRY(start, cuda::Event::create());
   AMK_TRY(end, cuda::Event::create());
@@ -120,10 +152,21 @@ Result<double> time_tokens(GpuModel& model, Entry& e, int first, int last) {
   return us / (last - first);
 }
 
-Result<std::vector<Entry>> read_entries(const std::string& path) {
+Result<std::vector<Entry>> read_entries(const std::string& path, const ModelRef& ref, const GpuTarget& target) {
   std::vector<Entry> entries;
-  if (path.empty()) {
-    entries.emplace_back().name = "default";
+  if (path.empty()) {  // the default that fits, of each size of batch
+    std::vector<int> sizes{ref.batch};
+    if (ref.batch > 1) sizes.push_back(1);
+    for (const int batch : sizes) {
+      ModelRef of = ref;
+      of.batch = batch;
+      AMK_TRY(workload, MegakernelWorkload::create(of, target));
+      AMK_TRY(config, workload->parse(workload->default_config()));
+      Entry& e = entries.emplace_back();
+      e.name = batch == 1 ? "default" : "default, batch " + std::to_string(batch);
+      e.config = config;
+      e.batch = batch;
+    }
     return entries;
   }
   std::ifstream in(path);
@@ -135,14 +178,22 @@ Result<std::vector<Entry>> read_entries(const std::string& path) {
     Entry e;
     e.name = json.value("name", "");
     e.config = config;
+    e.batch = json.value("batch", ref.batch);
+    if (e.batch != 1 && e.batch != ref.batch) return bad_field("batch", e.batch, "1 or " + std::to_string(ref.batch));
+    const bool both = ref.batch > 1 && !json.contains("batch");
     entries.push_back(std::move(e));
+    if (!both) continue;
+    Entry& one = entries.emplace_back();
+    one.name = json.value("name", "") + ", one sequence";
+    one.config = config;
   }
   return entries;
 }
 
 // `base` and every config that differs from it in one knob and that the space allows.
 Status add_neighbours(std::vector<Entry>& entries, const ModelSpec& spec, const GpuTarget& target) {
-  const SearchSpace space = megakernel_space(spec, target);
+  const int batch = entries.front().batch;
+  const SearchSpace space = megakernel_space(spec, target, batch);
   AMK_TRY(base, point_of(space, entries.front().config));
   for (std::size_t k = 0; k < space.knobs.size(); ++k) {
     for (std::size_t c = 0; c < space.knobs[k].choices.size(); ++c) {
@@ -153,6 +204,7 @@ Status add_neighbours(std::vector<Entry>& entries, const ModelSpec& spec, const 
       Entry e;
       e.name = space.knobs[k].name + " = " + space.knobs[k].choices[c].dump();
       e.config = config_at(space, moved);
+      e.batch = batch;
       entries.push_back(std::move(e));
     }
   }
@@ -163,6 +215,7 @@ Status add_neighbours(std::vector<Entry>& entries, const ModelSpec& spec, const 
 Status trace(GpuModel& model, const Entry& e, int position, const std::string& path) {
   PlanOptions options;
   options.trace = true;
+  options.batch = e.batch;
   AMK_TRY(built, model.build(e.config, options));
   AMK_TRY(program, model.load(built));
   for (int i = 0; i < 3; ++i) AMK_CHECK(model.run(program, {position, false}));
@@ -197,7 +250,9 @@ Status build_only(const ModelSpec& spec, const std::vector<Entry>& entries, cons
   AMK_TRY(compiler, NvrtcCompiler::open());
   AMK_TRY(cache, BuildCache::open(folder));
   for (const Entry& e : entries) {
-    auto built = build_candidate(spec, e.config, limits, max_seq, compiler, cache);
+    PlanOptions options;
+    options.batch = e.batch;
+    auto built = build_candidate(spec, e.config, limits, max_seq, compiler, cache, options);
     Json line = {{"config", e.name}};
     if (built) {
       line.update({{"build_ms", built->build_ms},
@@ -221,13 +276,16 @@ Status run(std::map<std::string, std::string> args) {
   AMK_TRY(resources, find_resources());
   AMK_TRY(ref, resolve_model(arg("--model", "llama-3.2-1b"), ModelSources::from_environment(resources.config())));
   const int max_seq = std::min(std::atoi(arg("--max-seq", "512").c_str()), ref.spec.max_position);
-  AMK_TRY(entries, read_entries(arg("--configs", "")));
+  AMK_TRY(h200, load_gpu_target("h200", resources.config() / "gpus"));
+  const auto local = gpu_devices();
+  const GpuTarget target = local ? local_target(local->front(), resources.config() / "gpus") : h200;
+  AMK_TRY(entries, read_entries(arg("--configs", ""), ref, target));
   if (args.count("--build-only") != 0) return build_only(ref.spec, entries, arg("--build-only", ""), max_seq, arg("--cache", "/tmp/amk-cubins"));
   AMK_TRY(gpus, gpu_devices());
   const GpuDevice& gpu = gpus.front();
   if (arg("--neighbours", "0") == "1") AMK_CHECK(add_neighbours(entries, ref.spec, local_target(gpu, resources.config() / "gpus")));
   AMK_TRY(weights, load_weights(ref));
-  AMK_TRY(model, GpuModel::open(gpu, weights, max_seq, arg("--cache", "/tmp/amk-cubins")));
+  AMK_TRY(model, GpuModel::open(gpu, weights, max_seq, arg("--cache", "/tmp/amk-cubins"), ref.batch));
   const auto started = std::chrono::steady_clock::now();
   const auto note = [&](const char* what) {
     std::fprintf(stderr, "[%.1f s] %s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count(), what);
@@ -235,7 +293,12 @@ Status run(std::map<std::string, std::string> args) {
   std::vector<Result<BuiltCandidate>> builds(entries.size(), Result<BuiltCandidate>());
   {
     std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < entries.size(); ++i) threads.emplace_back([&, i] { builds[i] = model->build(entries[i].config); });
+    for (std::size_t i = 0; i < entries.size(); ++i)
+      threads.emplace_back([&, i] {
+        PlanOptions options;
+        options.batch = entries[i].batch;
+        builds[i] = model->build(entries[i].config, options);
+      });
     for (auto& t : threads) t.join();
   }
   note("built");
@@ -275,7 +338,11 @@ Status run(std::map<std::string, std::string> args) {
            {"of", tokens}});
     for (Entry& e : entries) {
       if (!e.program) continue;
-      if (const Status s = check(*model, e, reference); !s) e.error = s.error().message;
+      Entry* alone = nullptr;
+      for (Entry& other : entries)
+        if (other.batch == 1 && schedule_id(other.config) == schedule_id(e.config)) alone = &other;
+      const Status s = e.batch > 1 ? check_batch(*model, e, alone, tokens) : check(*model, e, reference);
+      if (!s) e.error = s.error().message;
     }
   }
   note("checked");
@@ -286,9 +353,9 @@ Status run(std::map<std::string, std::string> args) {
     // A finite cache behind the timed positions.
     for (Entry& e : entries) {
       if (!e.program || !e.error.empty()) continue;
-      AMK_CHECK(model->sequence().set_tokens(std::vector<int>{1}, 0, model->stream()));
+      for (int s = 0; s < ref.batch; ++s) AMK_CHECK(model->sequence().set_tokens(std::vector<int>{1}, 0, model->stream(), s));
       if (auto us = time_tokens(*model, e, 0, std::min(first, max_seq)); first > 0 && !us) e.error = us.error().message;
-      break;
+      if (e.batch == ref.batch) break;
     }
     for (int round = 0; round < rounds; ++round) {
       for (Entry& e : entries) {
@@ -312,7 +379,7 @@ Status run(std::map<std::string, std::string> args) {
   const double bytes = static_cast<double>(ref.spec.decode_weight_bytes());
   for (Entry& e : entries) {
     const double us = e.token_us.empty() ? 0 : median(e.token_us);
-    Json line = {{"bench", "decode"}, {"model", ref.spec.name}, {"gpu", gpu.product}, {"config", e.name}, {"error", e.error}};
+    Json line = {{"bench", "decode"}, {"model", ref.spec.name}, {"gpu", gpu.product}, {"config", e.name}, {"batch", e.batch}, {"error", e.error}};
     if (e.program) {
       line["registers"] = e.program->registers();
       line["local_bytes"] = e.program->local_bytes();
@@ -326,6 +393,22 @@ Status run(std::map<std::string, std::string> args) {
       line.update({{"us_per_token", us}, {"best_us", *std::min_element(e.token_us.begin(), e.token_us.end())}, {"weights_gbs", bytes / us / 1e3}});
     if (us > 0 && read_gbs > 0) line["share_of_read_bandwidth"] = bytes / us / 1e3 / read_gbs;
     print(line);
+  }
+  if (ref.batch > 1) {
+    double best = 0, one = 0;
+    for (const Entry& e : entries) {
+      if (e.token_us.empty() || !e.error.empty()) continue;
+      double& fastest = e.batch > 1 ? best : one;
+      fastest = fastest == 0 ? median(e.token_us) : std::min(fastest, median(e.token_us));
+    }
+    if (best > 0 && one > 0)
+      print({{"bench", "decode"},
+             {"metric", "batch " + std::to_string(ref.batch) + " / batch 1"},
+             {"value", best / one},
+             {"unit", "ratio"},
+             {"us_batch", best},
+             {"us_one", one},
+             {"gpu", gpu.product}});
   }
   return {};
 }

@@ -53,10 +53,11 @@ Result<ModelRef> resolve_model(std::string_view name, const ModelSources& source
     return bad_field("model", std::string(name), "a catalogue name, a folder with config.json, or org/name in the HuggingFace cache");
   AMK_TRY(variant, parse_model_variant(name));
   AMK_TRY(ref, resolve_plain(variant.model, sources));
-  if (variant.batch != 1)
-    return fail(ErrorKind::Unsupported, "a batch of " + std::to_string(variant.batch) + " is not built yet; accepted: b1",
-                {{"field", "model"}, {"value", std::string(name)}, {"accepted", "b1"}});
+  if (variant.batch != 1 && variant.weights != WeightFormat::Stored)
+    return fail(ErrorKind::Unsupported, "int8 weights are built for one sequence a launch, a batch for weights as stored; accepted: one of both",
+                {{"field", "model"}, {"value", std::string(name)}, {"accepted", "@int8, or @b2 to @b8"}});
   ref.spec.weight_format = variant.weights;
+  ref.batch = static_cast<int>(variant.batch);
   variant.model = ref.spec.name;
   ref.spec.name = to_string(variant);
   return ref;

@@ -24,6 +24,7 @@ struct ModelRef {
   ModelSpec spec;
   std::filesystem::path directory;  // of a checkpoint
   std::uint64_t seed = 0;           // of catalogue weights
+  int batch = 1;                    // sequences of one decode step
 };
 
 // Reads config only, touches no weights: cheap (predictions need nothing more). `name` is a catalogue name (toy, toy-2L, small,

@@ -20,6 +20,7 @@ Status check_target(const ModelSpec& spec, const LoweringTarget& target) {
     return bad_field("target.sm_count", target.sm_count, "1 to " + std::to_string(kMaxSmCount));
   if (target.max_seq < 1 || target.max_seq > spec.max_position)
     return bad_field("target.max_seq", target.max_seq, "1 to the model's max_position, " + std::to_string(spec.max_position));
+  if (target.batch < 1 || target.batch > kMaxBatch) return bad_field("target.batch", target.batch, "1 to " + std::to_string(kMaxBatch));
   if (!target.sm_weight.empty() && target.sm_weight.size() != static_cast<std::size_t>(target.sm_count))
     return bad_field("target.sm_weight", target.sm_weight.size(), "no weights, or one for each of " + std::to_string(target.sm_count) + " SMs");
   for (double weight : target.sm_weight)
@@ -71,6 +72,7 @@ Result<Program> lowering::lower_part(const ModelSpec& spec, const ScheduleConfig
   program.schedule_id = schedule_id(config);
   program.sm_count = target.sm_count;
   program.threads_per_block = config.threads_per_block;
+  program.batch = target.batch;
   program.max_seq = target.max_seq;
   program.attention = plan.attention;
   if (config.smem_bytes_per_block > 0) {
@@ -83,8 +85,9 @@ Result<Program> lowering::lower_part(const ModelSpec& spec, const ScheduleConfig
   for (std::size_t i = 0; i < plan.instructions.size(); ++i) {
     if (plan.instructions[i].partial == kNone) continue;
     Buffer& partials = plan.buffers[static_cast<std::size_t>(plan.instructions[i].partial)];
-    partials.shape[0] = static_cast<std::int64_t>(runs[i].size());
-    partials.bytes = partials.shape[0] * kArgmaxWords * dtype_bytes(DType::I32);
+    std::int64_t& count = partials.shape[partials.shape.size() - 2];
+    count = static_cast<std::int64_t>(runs[i].size());
+    partials.bytes = target.batch * count * kArgmaxWords * dtype_bytes(DType::I32);
   }
   program.buffers = std::move(plan.buffers);
   lowering::assign_storage(spec, config, plan, program);

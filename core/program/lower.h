@@ -2,6 +2,8 @@
 // ScheduleConfig -> Program. Deterministic: equal inputs, equal programs, byte for byte. Thread-safe (pure). The whole story: docs/program.md.
 //
 // Regions, in this order (a task lists only those that its form has; one form, one list, whatever rows the task covers):
+// A batch of B sequences: the list of the first sequence as follows, then for each further one the same list without what all share (weights, biases,
+// norm weights, rope table). AttentionTile and Argmax touch one sequence and have one list.
 //   Embed            reads token, embedding table (whole);                     writes residual slice
 //   RmsNorm          reads residual (whole), norm weight slice;                writes normed slice
 //   Gemv             reads input (residual if kFusedNorm, else normed / attn / act: whole vector; if kFusedCombine one region of partials per
@@ -12,14 +14,14 @@
 //                          argmax partial (kFusedArgmax)
 //   Rope             reads q and k slices of qkv, q and k norm weights (qk_norm), rope table;  writes q slice, then k slice
 //   KvAppend         reads k slice, v slice of qkv;                            writes K rows, then V rows (pos_stride), one region a head
-//   AttentionTile    reads q of the group, K head, V head (whole head: every position may be read); writes its partial, or attn slice when splits == 1
+//   AttentionTile    reads q of the group, K head, V head (whole head: every position may be read); writes its partials, one region a split, or attn slice when splits == 1
 //   AttentionCombine reads partials, one region per split, guarded by the positions at which it is active;  writes attn slice
 //   SiluMul          reads gate slice, up slice;  writes act slice.    Add reads residual slice, delta slice;  writes residual' slice
 //   ArgmaxPartial    reads logits slice;  writes its partial.          Argmax reads all partials;  writes next_token
 //
 // Vectors are in the model's natural row order: qkv = q heads, k heads, v heads; gate_up = gate rows, then up rows. A Gemv task covers packed rows
 // (packing.h), so a partly covered head is two slices (first halves, second halves). The rope table is fp32 [max_seq, 2, head_dim / 2]: cosines, then
-// sines. The KV cache is [kv_heads, max_seq, head_dim] a layer.
+// sines. The KV cache is [kv_heads, max_seq, head_dim] a layer. In a batch every buffer but weights and tables has the sequences as its first dimension.
 // clang-format on
 #pragma once
 
@@ -35,6 +37,7 @@ struct LoweringTarget {
   std::int64_t smem_optin_bytes = 0;
   int max_seq = 0;  // positions the program must be valid for; at most spec.max_position
   std::vector<double> sm_weight;
+  int batch = 1;  // sequences of one launch, 1 to kMaxBatch
 };
 
 // Storage formats of what is not the residual (always fp32). All fp32 for the CPU check; bf16 KV and activations on a GPU.

@@ -35,19 +35,26 @@ class Emitter {
   Emitter(const ModelSpec& spec, const Plan& plan, Program& program) : spec_(spec), plan_(plan), program_(program) {}
 
   void regions(const PlannedInstruction& in, const Run& run, Task& t) {
+    if (in.info.op == Opcode::AttentionTile) return attention(in, run.row_begin, t);
+    if (in.info.op == Opcode::Argmax) return argmax(in, run.row_begin, t);
+    if (in.partial != kNone) t.partial = next_partial_++;
+    for (seq_ = 0; seq_ < program_.batch; ++seq_) sequence(in, run, t);
+  }
+
+ private:
+  // What the task touches of sequence `seq_`; with the first one also what all share.
+  void sequence(const PlannedInstruction& in, const Run& run, Task& t) {
     const std::int32_t r0 = run.row_begin;
     const std::int32_t r1 = run.row_end;
     switch (in.info.op) {
       case Opcode::Embed:
-        t.reads.reserve(2);
-        whole(t.reads, in.input);
-        whole(t.reads, in.weight);
+        elements(t.reads, in.input, 0, 1);
+        shared(t.reads, in.weight);
         elements(t.writes, in.output, r0, r1);
         break;
       case Opcode::RmsNorm:
-        t.reads.reserve(2);
-        whole(t.reads, in.input);
-        elements(t.reads, in.norm_weight, r0, r1);
+        elements(t.reads, in.input, 0, spec_.hidden);
+        shared(t.reads, in.norm_weight, r0, r1);
         elements(t.writes, in.output, r0, r1);
         break;
       case Opcode::Gemv:
@@ -59,24 +66,18 @@ class Emitter {
       case Opcode::KvAppend:
         kv_append(in, r0, r1, t);
         break;
-      case Opcode::AttentionTile:
-        attention(in, r0, t);
-        break;
       case Opcode::AttentionCombine: {
-        t.reads.reserve(static_cast<std::size_t>(plan_.attention.splits));
         partials(t.reads, in.input, r0, r1);
         const std::int32_t rows = spec_.gqa() * spec_.head_dim;
         elements(t.writes, in.output, r0 * rows, r1 * rows);
         break;
       }
       case Opcode::SiluMul:
-        t.reads.reserve(2);
         elements(t.reads, in.input, r0, r1);
         elements(t.reads, in.input, spec_.intermediate + r0, spec_.intermediate + r1);
         elements(t.writes, in.output, r0, r1);
         break;
       case Opcode::Add:
-        t.reads.reserve(2);
         elements(t.reads, in.residual, r0, r1);
         elements(t.reads, in.input, r0, r1);
         elements(t.writes, in.output, r0, r1);
@@ -85,20 +86,27 @@ class Emitter {
         elements(t.reads, in.input, r0, r1);
         argmax_partial(in, t);
         break;
+      case Opcode::AttentionTile:
       case Opcode::Argmax:
-        whole(t.reads, in.input);
-        whole(t.writes, in.output);
-        t.row_end = static_cast<std::int32_t>(program_.buffers[static_cast<std::size_t>(in.input)].shape[0]);
-        break;
+        break;  // of one sequence: regions()
     }
   }
 
- private:
   std::int64_t element_bytes(BufferId b) const { return dtype_bytes(program_.buffers[static_cast<std::size_t>(b)].dtype); }
-  void whole(std::vector<Region>& list, BufferId b) const { list.push_back({b, 0, program_.buffers[static_cast<std::size_t>(b)].bytes}); }
+  // Bytes of a sequence's slice, and where that of `seq_` begins.
+  std::int64_t slice_bytes(BufferId b) const { return program_.buffers[static_cast<std::size_t>(b)].bytes / program_.batch; }
+  std::int64_t slice(BufferId b) const { return seq_ * slice_bytes(b); }
+  void shared(std::vector<Region>& list, BufferId b) const {
+    if (seq_ == 0) list.push_back({b, 0, program_.buffers[static_cast<std::size_t>(b)].bytes});
+  }
+  void shared(std::vector<Region>& list, BufferId b, std::int64_t begin, std::int64_t end) const {
+    const std::int64_t bytes = element_bytes(b);
+    if (seq_ == 0) list.push_back({b, begin * bytes, end * bytes});
+  }
+  // Of the sequence's slice.
   void elements(std::vector<Region>& list, BufferId b, std::int64_t begin, std::int64_t end) const {
     const std::int64_t bytes = element_bytes(b);
-    list.push_back({b, begin * bytes, end * bytes});
+    list.push_back({b, slice(b) + begin * bytes, slice(b) + end * bytes});
   }
   // First launch position at which split s has a block with keys; before it the split touches nothing.
   std::int32_t active_from(std::int32_t split) const { return split * plan_.attention.kv_block; }
@@ -108,7 +116,7 @@ class Emitter {
     const std::int64_t record = partial_bytes(spec_);
     for (std::int32_t s = 0; s < plan_.attention.splits; ++s) {
       const std::int64_t base = std::int64_t{s} * spec_.kv_heads;
-      list.push_back({b, (base + h0) * record, (base + h1) * record, 0, active_from(s)});
+      list.push_back({b, slice(b) + (base + h0) * record, slice(b) + (base + h1) * record, 0, active_from(s)});
     }
   }
 
@@ -119,33 +127,31 @@ class Emitter {
     while (e0 < e1) {
       const std::int32_t head = e0 / spec_.head_dim;
       const std::int32_t stop = std::min(e1, (head + 1) * spec_.head_dim);
-      const std::int64_t row = std::int64_t{head} * program_.max_seq * stride;
+      const std::int64_t row = slice(cache) + std::int64_t{head} * program_.max_seq * stride;
       list.push_back({cache, row + (e0 - head * spec_.head_dim) * bytes, row + (stop - head * spec_.head_dim) * bytes, stride});
       e0 = stop;
     }
   }
 
-  void argmax_partial(const PlannedInstruction& in, Task& t) {
-    t.partial = next_partial_++;
+  void argmax_partial(const PlannedInstruction& in, Task& t) const {
     elements(t.writes, in.partial, std::int64_t{t.partial} * kArgmaxWords, std::int64_t{t.partial + 1} * kArgmaxWords);
   }
 
   void gemv(const PlannedInstruction& in, std::int32_t r0, std::int32_t r1, Task& t) {
     const std::uint32_t fused = in.info.fused;
-    t.reads.reserve(7);
+    const std::int64_t cols = packed_cols(spec_, in.info.matrix);
     if (fused & kFusedCombine)
       partials(t.reads, in.input, 0, spec_.kv_heads);
     else
-      whole(t.reads, in.input);
-    if (fused & kFusedNorm) whole(t.reads, in.norm_weight);
-    const std::int64_t cols = packed_cols(spec_, in.info.matrix);
-    elements(t.reads, in.weight, r0 * cols, r1 * cols);
-    if (in.scale != kNone) elements(t.reads, in.scale, r0, r1);
-    if (in.bias != kNone) elements(t.reads, in.bias, r0, r1);
+      elements(t.reads, in.input, 0, cols);
+    if (fused & kFusedNorm) shared(t.reads, in.norm_weight);
+    shared(t.reads, in.weight, r0 * cols, r1 * cols);
+    if (in.scale != kNone) shared(t.reads, in.scale, r0, r1);
+    if (in.bias != kNone) shared(t.reads, in.bias, r0, r1);
     if (fused & kFusedRopeAppend) {
-      if (in.q_norm != kNone) whole(t.reads, in.q_norm);
-      if (in.k_norm != kNone) whole(t.reads, in.k_norm);
-      whole(t.reads, in.rope);
+      if (in.q_norm != kNone) shared(t.reads, in.q_norm);
+      if (in.k_norm != kNone) shared(t.reads, in.k_norm);
+      shared(t.reads, in.rope);
     }
     if (fused & kFusedResidualAdd) elements(t.reads, in.residual, r0, r1);
     if (program_.ring.ring_bytes > 0) t.ring_bytes = (r1 - r0) * cols * element_bytes(in.weight);
@@ -190,13 +196,12 @@ class Emitter {
     const std::int32_t hd = spec_.head_dim;
     const std::int32_t q_end = std::min(h1, spec_.heads);
     const std::int32_t k_begin = std::max(h0, spec_.heads);
-    t.reads.reserve(5);
     // q heads and k heads are neighbours in qkv as they are in the numbering of heads.
     if (h0 < q_end) elements(t.reads, in.input, h0 * hd, q_end * hd);
     if (k_begin < h1) elements(t.reads, in.input, k_begin * hd, h1 * hd);
-    if (in.q_norm != kNone) whole(t.reads, in.q_norm);
-    if (in.k_norm != kNone) whole(t.reads, in.k_norm);
-    whole(t.reads, in.rope);
+    if (in.q_norm != kNone) shared(t.reads, in.q_norm);
+    if (in.k_norm != kNone) shared(t.reads, in.k_norm);
+    shared(t.reads, in.rope);
     if (h0 < q_end) elements(t.writes, in.output, h0 * hd, q_end * hd);
     if (k_begin < h1) elements(t.writes, in.k_output, (k_begin - spec_.heads) * hd, (h1 - spec_.heads) * hd);
   }
@@ -204,16 +209,16 @@ class Emitter {
   void kv_append(const PlannedInstruction& in, std::int32_t h0, std::int32_t h1, Task& t) const {
     const std::int32_t hd = spec_.head_dim;
     const std::int32_t v_base = spec_.q_rows() + spec_.kv_rows();
-    t.reads.reserve(2);
     elements(t.reads, in.input, h0 * hd, h1 * hd);
     elements(t.reads, in.second_input, v_base + h0 * hd, v_base + h1 * hd);
     cache_rows(t.writes, in.k_cache, h0 * hd, h1 * hd);
     cache_rows(t.writes, in.v_cache, h0 * hd, h1 * hd);
   }
 
-  void attention(const PlannedInstruction& in, std::int32_t tile, Task& t) const {
+  void attention(const PlannedInstruction& in, std::int32_t tile, Task& t) {
     t.head = tile % spec_.kv_heads;
-    t.split = tile / spec_.kv_heads;
+    seq_ = t.seq = tile / spec_.kv_heads % program_.batch;
+    t.split = tile / spec_.kv_heads / program_.batch;
     t.splits = plan_.attention.splits;
     t.row_begin = t.row_end = 0;
     t.pos_lo = active_from(t.split);
@@ -223,20 +228,32 @@ class Emitter {
     elements(t.reads, in.input, t.head * q_rows, (t.head + 1) * q_rows);
     elements(t.reads, in.k_cache, t.head * cache_rows, (t.head + 1) * cache_rows);
     elements(t.reads, in.v_cache, t.head * cache_rows, (t.head + 1) * cache_rows);
+    for (Region& region : t.reads) region.pos_lo = t.pos_lo;
     if (t.splits == 1) {
       elements(t.writes, in.output, t.head * q_rows, (t.head + 1) * q_rows);
-    } else {
-      const std::int64_t record = partial_bytes(spec_);
-      t.writes.push_back({in.output, tile * record, (tile + 1) * record});
+      return;
     }
-    for (Region& region : t.reads) region.pos_lo = t.pos_lo;
-    for (Region& region : t.writes) region.pos_lo = t.pos_lo;
+    const std::int64_t record = partial_bytes(spec_);
+    for (std::int32_t s = t.split; s < t.splits; s += plan_.attention.split_step) {
+      const std::int64_t at = slice(in.output) + (std::int64_t{s} * spec_.kv_heads + t.head) * record;
+      t.writes.push_back({in.output, at, at + record, 0, active_from(s)});
+    }
+  }
+
+  void argmax(const PlannedInstruction& in, std::int32_t seq, Task& t) {
+    seq_ = t.seq = seq;
+    const std::vector<std::int64_t>& shape = program_.buffers[static_cast<std::size_t>(in.input)].shape;
+    t.row_begin = 0;
+    t.row_end = static_cast<std::int32_t>(shape[shape.size() - 2]);
+    elements(t.reads, in.input, 0, std::int64_t{t.row_end} * kArgmaxWords);
+    elements(t.writes, in.output, 0, 1);
   }
 
   const ModelSpec& spec_;
   const Plan& plan_;
   Program& program_;
   std::int32_t next_partial_ = 0;
+  std::int32_t seq_ = 0;  // whose regions are being made
 };
 
 // kv heads [first, last) that a task of an instruction with per-head waits covers.

@@ -124,9 +124,12 @@ void in_turn(const PlannedInstruction& in, const std::unordered_map<std::int32_t
   }
 }
 
-// One task covers rows of one kv head where counters are per head; an attention tile is always a task of its own.
+// Whose tiles are of one sequence each: always tasks of their own.
+bool one_sequence(Opcode op) { return op == Opcode::AttentionTile || op == Opcode::Argmax; }
+
+// One task covers rows of one kv head where counters are per head.
 void cut(const ModelSpec& spec, const PlannedInstruction& in, std::vector<Run>& runs) {
-  const bool single = in.info.op == Opcode::AttentionTile;
+  const bool single = one_sequence(in.info.op);
   if (!single && !in.grouped) return;
   std::vector<Run> pieces;
   pieces.reserve(runs.size());
@@ -149,7 +152,7 @@ Result<std::vector<std::vector<Run>>> place(const ModelSpec& spec, const Schedul
   std::int64_t bound = 0;
   for (const PlannedInstruction& in : plan.instructions) {
     const std::int64_t tiles = in.info.tiles;
-    bound += (level && in.info.op != Opcode::AttentionTile
+    bound += (level && !one_sequence(in.info.op)
                   ? std::min<std::int64_t>(tiles, std::int64_t{target.sm_count} * static_cast<std::int64_t>(in.segments.size()))
                   : tiles) +
              (in.grouped ? 3 * spec.kv_heads : 0);
@@ -166,7 +169,7 @@ Result<std::vector<std::vector<Run>>> place(const ModelSpec& spec, const Schedul
     const PlannedInstruction& in = plan.instructions[i];
     // In a short context only the first split of each head has work: it moves on with every layer, so that it is not always the same SMs.
     const std::size_t first_sm =
-        in.info.op == Opcode::AttentionTile ? static_cast<std::size_t>(in.info.layer) * static_cast<std::size_t>(spec.kv_heads) : 0;
+        in.info.op == Opcode::AttentionTile ? static_cast<std::size_t>(in.info.layer) * static_cast<std::size_t>(spec.kv_heads * target.batch) : 0;
     if (level)
       for (const Segment& segment : in.segments) dealer.deal(segment, in.row_bytes, in.ledger, first_sm, all[i]);
     else

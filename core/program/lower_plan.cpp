@@ -19,10 +19,13 @@ class Builder {
     const std::int32_t blocks = (target.max_seq + config.attention_kv_block - 1) / config.attention_kv_block;
     plan_.attention.kv_block = config.attention_kv_block;
     plan_.attention.splits = std::min(blocks, std::max(1, target.sm_count / spec.kv_heads));
+    // A batch splits as one sequence does, so that each adds up as if it were alone; where the SMs do not suffice, a task takes several splits.
+    plan_.attention.split_step =
+        target.batch == 1 ? plan_.attention.splits : std::clamp(target.sm_count / (spec.kv_heads * target.batch), 1, plan_.attention.splits);
   }
 
   Plan build() {
-    token_ = buffer("token", Space::Input, DType::I32, {1});
+    token_ = buffer("token", Space::Input, DType::I32, {target_.batch});
     rope_ = buffer("rope", Space::Const, DType::F32, {target_.max_seq, 2, spec_.head_dim / 2});
     BufferId x = embed();
     for (int layer = 0; layer < spec_.layers; ++layer) {
@@ -54,11 +57,16 @@ class Builder {
     plan_.consumers.emplace_back();
     return static_cast<BufferId>(plan_.buffers.size() - 1);
   }
-  BufferId vector(const std::string& name, DType dtype, std::int64_t n) { return buffer(prefix_ + name, Space::Activation, dtype, {n}); }
+  // One slice a sequence.
+  std::vector<std::int64_t> each(std::vector<std::int64_t> shape) const {
+    if (target_.batch > 1) shape.insert(shape.begin(), target_.batch);
+    return shape;
+  }
+  BufferId vector(const std::string& name, DType dtype, std::int64_t n) { return buffer(prefix_ + name, Space::Activation, dtype, each({n})); }
   BufferId vector_weight(const std::string& name, WeightKind kind, std::int64_t n) {
     return buffer(prefix_ + name, Space::Weight, format_.weights, {n}, {Matrix::None, kind, std::max(layer_, 0), false});
   }
-  BufferId next_residual() { return buffer("x" + std::to_string(residuals_++), Space::Activation, DType::F32, {spec_.hidden}); }
+  BufferId next_residual() { return buffer("x" + std::to_string(residuals_++), Space::Activation, DType::F32, each({spec_.hidden})); }
 
   // --- instructions -------------------------------------------------------------------------------------------------------------------------
 
@@ -169,7 +177,7 @@ class Builder {
 
   BufferId attention_block(BufferId x) {
     const Fusion& f = config_.fusion;
-    const std::vector<std::int64_t> cache_shape{spec_.kv_heads, target_.max_seq, spec_.head_dim};
+    const std::vector<std::int64_t> cache_shape = each({spec_.kv_heads, target_.max_seq, spec_.head_dim});
     const std::string index = std::to_string(layer_);
     const BufferId k_cache = buffer("kv.k." + index, Space::Kv, format_.kv, cache_shape);
     const BufferId v_cache = buffer("kv.v." + index, Space::Kv, format_.kv, cache_shape);
@@ -214,12 +222,13 @@ class Builder {
     }
 
     const std::int32_t splits = plan_.attention.splits;
-    const BufferId partials =
-        splits > 1 ? buffer(prefix_ + "partials", Space::Activation, DType::F32, {splits, spec_.kv_heads, spec_.gqa(), spec_.head_dim + kPartialTail})
-                   : kNone;
+    const BufferId partials = splits > 1 ? buffer(prefix_ + "partials", Space::Activation, DType::F32,
+                                                  each({splits, spec_.kv_heads, spec_.gqa(), spec_.head_dim + kPartialTail}))
+                                         : kNone;
     const bool combine_in_o = splits > 1 && f.combine_o;
     const BufferId attn = combine_in_o ? kNone : vector("attn", format_.activations, spec_.q_rows());
-    PlannedInstruction& tile = add("attention", Opcode::AttentionTile, {{0, splits * spec_.kv_heads, 1}}, 1, Ledger::Attention);
+    PlannedInstruction& tile =
+        add("attention", Opcode::AttentionTile, {{0, plan_.attention.split_step * target_.batch * spec_.kv_heads, 1}}, 1, Ledger::Attention);
     tile.input = reads(q, true);
     tile.k_cache = reads(k_cache, true);
     tile.v_cache = reads(v_cache, true);
@@ -253,9 +262,9 @@ class Builder {
 
   void head(BufferId x) {
     const Fusion& f = config_.fusion;
-    const BufferId logits = buffer("logits", Space::Output, DType::F32, {spec_.vocab});
-    const BufferId next_token = buffer("next_token", Space::Output, DType::I32, {1});
-    const BufferId partials = buffer("argmax_partials", Space::Activation, DType::I32, {0, kArgmaxWords});
+    const BufferId logits = buffer("logits", Space::Output, DType::F32, each({spec_.vocab}));
+    const BufferId next_token = buffer("next_token", Space::Output, DType::I32, {target_.batch});
+    const BufferId partials = buffer("argmax_partials", Space::Activation, DType::I32, each({0, kArgmaxWords}));
     PlannedInstruction& lm_head = normed_gemv(f.norm_lm_head, "final_norm", WeightKind::FinalNorm, x, "lm_head", Matrix::LmHead, false,
                                               f.lm_head_argmax ? kFusedArgmax : 0u, rows(spec_.vocab));
     lm_head.output = writes(logits);
@@ -266,7 +275,7 @@ class Builder {
       in.input = reads(logits);
       in.partial = writes(partials);
     }
-    PlannedInstruction& argmax = add("argmax", Opcode::Argmax, {{0, 1, 1}}, 1);
+    PlannedInstruction& argmax = add("argmax", Opcode::Argmax, {{0, target_.batch, 1}}, 1);
     argmax.input = reads(partials);
     argmax.output = writes(next_token);
   }

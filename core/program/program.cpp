@@ -28,7 +28,10 @@ std::string task_name(const Program& program, TaskId id) {
   else
     name = to_string(task.op);
   if (task.op == Opcode::AttentionTile) {
-    name += "[head " + std::to_string(task.head) + ",split " + std::to_string(task.split) + "/" + std::to_string(task.splits) + "]";
+    name += (program.batch > 1 ? "[sequence " + std::to_string(task.seq) + ",head " : "[head ") + std::to_string(task.head) + ",split " +
+            std::to_string(task.split) + "/" + std::to_string(task.splits) + "]";
+  } else if (task.op == Opcode::Argmax && program.batch > 1) {
+    name += "[sequence " + std::to_string(task.seq) + "]";
   } else if (task.row_end > task.row_begin) {
     const bool heads = task.op == Opcode::Rope || task.op == Opcode::KvAppend || task.op == Opcode::AttentionCombine;
     name += (heads ? "[heads " : "[rows ") + std::to_string(task.row_begin) + "," + std::to_string(task.row_end) + ")";

@@ -9,18 +9,20 @@
 #include <string_view>
 #include <vector>
 
+#include "core/model/model_variant.h"
 #include "core/model/weights.h"
 
 namespace amk {
 
-constexpr int kProgramVersion = 1;
+constexpr int kProgramVersion = 2;
+constexpr int kMaxBatch = static_cast<int>(kMostBatch);  // sequences decoded by one launch
 constexpr int kAllPositions = std::numeric_limits<std::int32_t>::max();
 
-// Attention partials: fp32 [splits, kv_heads, gqa, head_dim + kPartialTail]. Per query head sum(exp(score - maximum) * value) over the split's
-// keys, then the maximum of its scaled scores, the sum of exp(score - maximum), and zeros up to a multiple of 16 bytes. A split that is active
-// but whose keys all lie outside the sliding window writes maximum = -infinity and zeros: it weighs nothing.
+// Attention partials, of a sequence: fp32 [splits, kv_heads, gqa, head_dim + kPartialTail]. Per query head sum(exp(score - maximum) * value) over the
+// split's keys, then the maximum of its scaled scores, the sum of exp(score - maximum), and zeros up to a multiple of 16 bytes. A split that is
+// active but whose keys all lie outside the sliding window writes maximum = -infinity and zeros: it weighs nothing.
 constexpr int kPartialTail = 4;
-// Argmax partials: int32 [partials, 2]: the bits of the fp32 maximum, and its index (the lowest among equals).
+// Argmax partials, of a sequence: int32 [partials, 2]: the bits of the fp32 maximum, and its index (the lowest among equals).
 constexpr int kArgmaxWords = 2;
 
 enum class Opcode : std::uint8_t {
@@ -29,12 +31,13 @@ enum class Opcode : std::uint8_t {
   Gemv,              // packed rows [row_begin, row_end) of `matrix`; see FusedFlag
   Rope,              // (qk-norm and) rotation of q and k heads [row_begin, row_end) counted q heads first, then k heads
   KvAppend,          // K and V of kv heads [row_begin, row_end) into the cache at the launch position
-  AttentionTile,     // all query heads of kv head `head`; KV blocks split, split + splits, … ; writes a partial (or the output when splits == 1)
+  AttentionTile,     // all query heads of kv head `head` of sequence `seq`, in splits split, split + split_step, …: KV blocks s, s + splits, … of
+                     // each; writes a partial a split (or the output when splits == 1)
   AttentionCombine,  // partials of kv heads [row_begin, row_end) merged in split order
   SiluMul,           // act[row_begin, row_end) = silu(gate) * up
   Add,               // residual' [row_begin, row_end) = residual + delta
   ArgmaxPartial,     // over logits [row_begin, row_end)
-  Argmax,            // over all partials: next token
+  Argmax,            // over all partials of sequence `seq`: its next token
 };
 
 enum class Matrix : std::uint8_t { None, Qkv, O, GateUp, Down, LmHead };
@@ -90,7 +93,8 @@ struct Buffer {
   bool operator==(const Buffer&) const = default;
 };
 
-// A byte interval of a buffer, at launch position p: [begin + p·pos_stride, end + p·pos_stride), touched only when pos_lo <= p < pos_hi.
+// A byte interval of a buffer, at launch position p: [begin + p·pos_stride, end + p·pos_stride), touched only when pos_lo <= p < pos_hi. In a batch p
+// is the position of the sequence whose slice of the buffer the interval lies in.
 // pos_stride is 0 except for the KV rows that a step appends.
 struct Region {
   BufferId buffer = kNone;
@@ -124,11 +128,13 @@ struct Task {
   std::uint32_t fused = 0;     // FusedFlag
   std::int32_t row_begin = 0;  // meaning: see Opcode
   std::int32_t row_end = 0;
+  std::int32_t seq = 0;   // AttentionTile, Argmax: the one sequence of the batch that it touches; 0 for all others, which touch every sequence
   std::int32_t head = 0;  // AttentionTile: kv head
   std::int32_t split = 0;
   std::int32_t splits = 1;
   std::int32_t partial = 0;  // ArgmaxPartial and kFusedArgmax: index of the partial it writes
-  std::int32_t pos_lo = 0;   // outside [pos_lo, pos_hi) the task touches nothing, but still waits and signals
+  // Outside [pos_lo, pos_hi) (of its sequence's position) the task touches nothing, but still waits and signals.
+  std::int32_t pos_lo = 0;
   std::int32_t pos_hi = kAllPositions;
   std::vector<Region> reads;  // order fixed per opcode: see lower.h
   std::vector<Region> writes;
@@ -164,6 +170,7 @@ struct Ring {
 struct AttentionShape {
   std::int32_t kv_block = 64;  // positions per block; split s takes blocks s, s + splits, …
   std::int32_t splits = 1;
+  std::int32_t split_step = 1;  // tasks of one kv head of one sequence: each takes every split_step-th split. == splits: one split a task
   bool operator==(const AttentionShape&) const = default;
 };
 
@@ -178,7 +185,8 @@ struct Program {
   std::string schedule_id;
   std::int32_t sm_count = 0;
   std::int32_t threads_per_block = 0;
-  std::int32_t max_seq = 0;    // valid for every launch position in [0, max_seq)
+  std::int32_t batch = 1;      // sequences, each with its own position and cache: their slices are the first dimension of every buffer that has one
+  std::int32_t max_seq = 0;    // valid for every launch position in [0, max_seq), of each sequence on its own
   std::int64_t max_steps = 0;  // counters do not overflow within this many steps
   StepSync step_sync = StepSync::Launch;
   Ring ring;

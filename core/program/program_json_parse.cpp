@@ -123,6 +123,7 @@ Status read_task(const Json& json, const Place& place, const Program& p, Task& t
   AMK_CHECK(read_fused(*fused, {&place, "fused"}, t.fused));
   for (const auto& [key, member] : {std::pair{"row_begin", &Task::row_begin},
                                     {"row_end", &Task::row_end},
+                                    {"seq", &Task::seq},
                                     {"head", &Task::head},
                                     {"split", &Task::split},
                                     {"splits", &Task::splits},
@@ -189,6 +190,7 @@ Result<Program> read_program(const Json& json) {
   AMK_CHECK(in.text("schedule_id", p.schedule_id));
   AMK_CHECK(in.integer("sm_count", p.sm_count, 1, kMaxSms));
   AMK_CHECK(in.integer("threads_per_block", p.threads_per_block, 1, 1024));
+  AMK_CHECK(in.integer("batch", p.batch, 1, kMaxBatch));
   AMK_CHECK(in.integer("max_seq", p.max_seq, 1, kMaxPosition));
   AMK_CHECK(in.integer("max_steps", p.max_steps, 0, std::numeric_limits<std::int64_t>::max()));
   AMK_CHECK(in.name("step_sync", kStepSyncs, p.step_sync));
@@ -203,6 +205,7 @@ Result<Program> read_program(const Json& json) {
   ObjectReader attention_in(*attention, {&root, "attention"});
   AMK_CHECK(attention_in.integer("kv_block", p.attention.kv_block, 1, kMaxPosition));
   AMK_CHECK(attention_in.integer("splits", p.attention.splits, 1, kMaxPosition));
+  AMK_CHECK(attention_in.integer("split_step", p.attention.split_step, 1, kMaxPosition));
   AMK_CHECK(attention_in.done());
   // In the order in which ids refer to each other.
   AMK_CHECK(read_list(in, "storages", p.storages, read_storage));

@@ -15,6 +15,10 @@ Verdict FootprintChecker::check_model() const {
     finding.message = cat("the program's model: ", packable.error().message);
   else if (p_.max_seq > spec_.max_position)
     finding.message = cat("max_seq is ", p_.max_seq, "; the model has ", spec_.max_position, " positions");
+  else if (p_.batch < 1 || p_.batch > kMaxBatch)
+    finding.message = cat("a batch of ", p_.batch, " sequences; accepted: 1 to ", kMaxBatch);
+  else if (p_.attention.split_step < 1 || p_.attention.split_step > p_.attention.splits)
+    finding.message = cat("attention tasks take every ", p_.attention.split_step, "th of ", p_.attention.splits, " splits");
   else if (p_.attention.splits < 1 || p_.attention.kv_block < 1 || std::int64_t{p_.attention.splits - 1} * p_.attention.kv_block >= p_.max_seq)
     finding.message = cat("attention in ", p_.attention.splits, " splits of blocks of ", p_.attention.kv_block,
                           " positions: some have no block below ", p_.max_seq);
@@ -38,48 +42,55 @@ Verdict FootprintChecker::check(TaskId id) {
                        task_->matrix == Matrix::LmHead || (task_->op == Opcode::RmsNorm && task_->layer < 0);
   if (outside ? task_->layer != -1 : task_->layer < 0 || task_->layer >= spec_.layers) refuse(cat("layer ", task_->layer, " of ", spec_.layers));
   if (task_->op != Opcode::Gemv && (task_->matrix != Matrix::None || task_->fused != 0)) refuse("a matrix or fused flags on what is no Gemv");
+  const bool alone = task_->op == Opcode::AttentionTile || task_->op == Opcode::Argmax;
+  if (task_->seq < 0 || task_->seq >= (alone ? p_.batch : 1)) refuse(cat("sequence ", task_->seq, " of ", alone ? p_.batch : 1));
   if (!problem_) {
-    switch (task_->op) {
-      case Opcode::Embed:
-        embed();
-        break;
-      case Opcode::RmsNorm:
-        rms_norm();
-        break;
-      case Opcode::Gemv:
-        gemv();
-        break;
-      case Opcode::Rope:
-        rope();
-        break;
-      case Opcode::KvAppend:
-        kv_append();
-        break;
-      case Opcode::AttentionTile:
-        attention_tile();
-        break;
-      case Opcode::AttentionCombine:
-        attention_combine();
-        break;
-      case Opcode::SiluMul:
-        silu_mul();
-        break;
-      case Opcode::Add:
-        add();
-        break;
-      case Opcode::ArgmaxPartial:
-        argmax_partial();
-        break;
-      case Opcode::Argmax:
-        argmax();
-        break;
-    }
+    const std::int64_t first = task_->seq, end = alone ? first + 1 : p_.batch;
+    for (seq_ = first; seq_ < end && !problem_; ++seq_) of_sequence();
     if (next_read_ != task_->reads.size()) refuse("more reads than its opcode makes");
     if (next_write_ != task_->writes.size()) refuse("more writes than its opcode makes");
     if (task_->ring_bytes != 0 && task_->op != Opcode::Gemv) refuse("ring bytes for what streams no weights");
   }
   if (!problem_) return {};
   return reject(p_, std::move(*problem_));
+}
+
+void FootprintChecker::of_sequence() {
+  switch (task_->op) {
+    case Opcode::Embed:
+      embed();
+      break;
+    case Opcode::RmsNorm:
+      rms_norm();
+      break;
+    case Opcode::Gemv:
+      gemv();
+      break;
+    case Opcode::Rope:
+      rope();
+      break;
+    case Opcode::KvAppend:
+      kv_append();
+      break;
+    case Opcode::AttentionTile:
+      attention_tile();
+      break;
+    case Opcode::AttentionCombine:
+      attention_combine();
+      break;
+    case Opcode::SiluMul:
+      silu_mul();
+      break;
+    case Opcode::Add:
+      add();
+      break;
+    case Opcode::ArgmaxPartial:
+      argmax_partial();
+      break;
+    case Opcode::Argmax:
+      argmax();
+      break;
+  }
 }
 
 void FootprintChecker::embed() {
@@ -133,24 +144,24 @@ void FootprintChecker::kv_append() {
 void FootprintChecker::attention_tile() {
   const Task& t = *task_;
   if (t.head < 0 || t.head >= spec_.kv_heads) return refuse(cat("kv head ", t.head, " of ", spec_.kv_heads));
-  if (t.splits != p_.attention.splits || t.split < 0 || t.split >= t.splits)
-    return refuse(cat("split ", t.split, " of ", t.splits, "; attention has ", p_.attention.splits));
+  if (t.splits != p_.attention.splits || t.split < 0 || t.split >= p_.attention.split_step)
+    return refuse(cat("split ", t.split, " of ", t.splits, "; attention has ", p_.attention.splits, ", and tasks begin with the first ",
+                      p_.attention.split_step));
   const std::int64_t from = std::int64_t{t.split} * p_.attention.kv_block;
   const std::int64_t group = std::int64_t{spec_.gqa()} * spec_.head_dim;
   const std::int64_t head = std::int64_t{p_.max_seq} * spec_.head_dim;
   take(true, {"the group's q", Space::Activation, Elements::Float, spec_.q_rows(), {t.head * group, group}, 0, from});
   for (const bool keys : {true, false})
     cache(true, keys, {keys ? "the K head" : "the V head", Space::Kv, Elements::Float, spec_.kv_heads * head, {t.head * head, head}, 0, from});
-  if (t.splits == 1)
-    take(false, {"the attention slice", Space::Activation, Elements::Float, spec_.q_rows(), {t.head * group, group}, 0, from});
-  else
+  if (t.splits == 1) take(false, {"the attention slice", Space::Activation, Elements::Float, spec_.q_rows(), {t.head * group, group}, 0, from});
+  for (std::int64_t s = t.split; t.splits > 1 && s < t.splits && !problem_; s += p_.attention.split_step)
     take(false, {"its partial",
                  Space::Activation,
                  Elements::Float32,
                  std::int64_t{t.splits} * spec_.kv_heads * record(),
-                 {(std::int64_t{t.split} * spec_.kv_heads + t.head) * record(), record()},
+                 {(s * spec_.kv_heads + t.head) * record(), record()},
                  0,
-                 from});
+                 s * p_.attention.kv_block});
 }
 
 void FootprintChecker::attention_combine() {
@@ -181,13 +192,13 @@ void FootprintChecker::argmax_partial() {
   if (!rows_within(spec_.vocab)) return;
   take(true, {"the logits slice", Space::Output, Elements::Float, spec_.vocab, {task_->row_begin, task_->row_end - task_->row_begin}});
   if (problem_ || next_write_ == task_->writes.size()) return refuse("no region for its argmax partial");
-  const std::int64_t total = p_.buffers[static_cast<std::size_t>(task_->writes[next_write_].buffer)].bytes / dtype_bytes(DType::I32);
+  const std::int64_t total = p_.buffers[static_cast<std::size_t>(task_->writes[next_write_].buffer)].bytes / p_.batch / dtype_bytes(DType::I32);
   take(false, {"its argmax partial", Space::Activation, Elements::Int32, total, {std::int64_t{task_->partial} * kArgmaxWords, kArgmaxWords}});
 }
 
 void FootprintChecker::argmax() {
   if (task_->reads.empty()) return refuse("no region for the argmax partials");
-  const std::int64_t words = p_.buffers[static_cast<std::size_t>(task_->reads[0].buffer)].bytes / dtype_bytes(DType::I32);
+  const std::int64_t words = p_.buffers[static_cast<std::size_t>(task_->reads[0].buffer)].bytes / p_.batch / dtype_bytes(DType::I32);
   if (words % kArgmaxWords != 0 || task_->row_begin != 0 || task_->row_end != words / kArgmaxWords)
     return refuse(cat("it merges partials [", task_->row_begin, ",", task_->row_end, "), and there are ", words / kArgmaxWords), &task_->reads[0]);
   take(true, {"the argmax partials", Space::Activation, Elements::Int32, words, {0, words}});

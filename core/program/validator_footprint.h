@@ -29,7 +29,8 @@ class FootprintChecker {
 
  private:
   enum class Elements { Float, Float32, Int8, Int32 };
-  // What the buffer of a region must be: its space, element type and size; and which weights.
+  // What the buffer of a region must be: its space, element type and size; and which weights. `total` and `slice` are of one sequence: a buffer has
+  // one such slice for each.
   struct Expected {
     std::string_view what;
     Space space = Space::Activation;
@@ -41,6 +42,7 @@ class FootprintChecker {
   };
 
   // validator_footprint.cpp
+  void of_sequence();  // `seq_`'s part of what the task touches; with the first one also what all share
   void embed();
   void rms_norm();
   void rope();
@@ -62,7 +64,8 @@ class FootprintChecker {
   void refuse(std::string why, const Region* region = nullptr);
   bool refused() const { return problem_.has_value(); }
   bool rows_within(std::int64_t limit);
-  const Region* take(bool reads, const Expected& expected);
+  const Region* take(bool reads, const Expected& expected);  // of `seq_`'s slice
+  const Region* take_shared(const Expected& expected);       // null for all but the first sequence
   const Region* take_one(const std::vector<Region>& list, std::size_t& next, const Expected& expected, bool reads);
   void match(const Region& region, const Expected& expected, bool reads);
   void weight(std::string_view what, WeightBinding binding, std::int64_t total, Slice slice, Elements elements = Elements::Float);
@@ -79,6 +82,7 @@ class FootprintChecker {
   const ModelSpec& spec_;
   const Task* task_ = nullptr;
   TaskId id_ = kNone;
+  std::int64_t seq_ = 0;
   std::size_t next_read_ = 0;
   std::size_t next_write_ = 0;
   std::optional<Finding> problem_;

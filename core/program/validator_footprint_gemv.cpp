@@ -104,7 +104,7 @@ void FootprintChecker::gemv_outputs() {
   }
   if ((t.fused & kFusedArgmax) == 0 || problem_) return;
   if (next_write_ == t.writes.size()) return refuse("no region for its argmax partial");
-  const std::int64_t total = p_.buffers[static_cast<std::size_t>(t.writes[next_write_].buffer)].bytes / dtype_bytes(DType::I32);
+  const std::int64_t total = p_.buffers[static_cast<std::size_t>(t.writes[next_write_].buffer)].bytes / p_.batch / dtype_bytes(DType::I32);
   take(false, {"its argmax partial", Space::Activation, Elements::Int32, total, {std::int64_t{t.partial} * kArgmaxWords, kArgmaxWords}});
 }
 

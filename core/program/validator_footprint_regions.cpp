@@ -65,7 +65,15 @@ const Region* FootprintChecker::take_one(const std::vector<Region>& list, std::s
 }
 
 const Region* FootprintChecker::take(bool reads, const Expected& expected) {
-  return reads ? take_one(task_->reads, next_read_, expected, true) : take_one(task_->writes, next_write_, expected, false);
+  Expected own = expected;
+  own.slice.first += seq_ * own.total;
+  own.total *= p_.batch;
+  return reads ? take_one(task_->reads, next_read_, own, true) : take_one(task_->writes, next_write_, own, false);
+}
+
+// What all sequences share stands in the first one's list.
+const Region* FootprintChecker::take_shared(const Expected& expected) {
+  return seq_ == 0 ? take_one(task_->reads, next_read_, expected, true) : nullptr;
 }
 
 void FootprintChecker::vector(bool reads, std::string_view what, std::int64_t total, Slice slice) {
@@ -73,7 +81,7 @@ void FootprintChecker::vector(bool reads, std::string_view what, std::int64_t to
 }
 
 void FootprintChecker::weight(std::string_view what, WeightBinding binding, std::int64_t total, Slice slice, Elements elements) {
-  const Region* region = take(true, {what, Space::Weight, elements, total, slice});
+  const Region* region = take_shared({what, Space::Weight, elements, total, slice});
   if (region == nullptr) return;
   const Buffer& buffer = p_.buffers[static_cast<std::size_t>(region->buffer)];
   WeightBinding found = buffer.binding;
@@ -90,7 +98,7 @@ void FootprintChecker::head_norms() {
 
 void FootprintChecker::rope_table() {
   const std::int64_t all = std::int64_t{p_.max_seq} * spec_.head_dim;
-  take(true, {"the rope table", Space::Const, Elements::Float32, all, {0, all}});
+  take_shared({"the rope table", Space::Const, Elements::Float32, all, {0, all}});
 }
 
 // One region a split, awake from the first position at which the split has a key.
@@ -117,8 +125,10 @@ void FootprintChecker::cache(bool reads, bool keys, const Expected& expected) {
   if (known == kNone) known = region->buffer;
   const std::vector<std::int64_t>& shape = p_.buffers[static_cast<std::size_t>(region->buffer)].shape;
   if (known != region->buffer || known == other) refuse(cat(expected.what, ": not the cache that its layer's other tasks use"), region);
-  if (shape.size() != 3 || shape[0] != spec_.kv_heads || shape[1] != p_.max_seq || shape[2] != spec_.head_dim)
-    refuse(cat(expected.what, ": its cache is not shaped [kv heads, max_seq, head_dim]"), region);
+  std::vector<std::int64_t> wanted{spec_.kv_heads, p_.max_seq, spec_.head_dim};
+  if (p_.batch > 1) wanted.insert(wanted.begin(), p_.batch);
+  if (shape != wanted)
+    refuse(cat(expected.what, ": its cache is not shaped [", p_.batch > 1 ? "sequences, " : "", "kv heads, max_seq, head_dim]"), region);
 }
 
 void FootprintChecker::cache_rows(bool keys, std::int64_t first, std::int64_t end) {

@@ -24,6 +24,7 @@ Verdict check_header(const Program& p) {
     return malformed(p, cat("there are ", p.queues.size(), " queues for ", p.sm_count, " SMs; there must be one for each"));
   if (p.streams.size() != static_cast<std::size_t>(p.sm_count))
     return malformed(p, cat("there are ", p.streams.size(), " weight streams for ", p.sm_count, " SMs; there must be one for each"));
+  if (p.batch < 1 || p.batch > kMaxBatch) return malformed(p, cat("batch is ", p.batch, "; accepted: 1 to ", kMaxBatch));
   if (p.max_seq < 1 || p.max_seq == kAllPositions) return malformed(p, cat("max_seq is ", p.max_seq, "; accepted: 1 to ", kAllPositions - 1));
   if (p.max_steps < 1) return malformed(p, cat("max_steps is ", p.max_steps, "; accepted: 1 or more"));
   if (p.step_sync != StepSync::Launch && p.step_sync != StepSync::Persistent) return malformed(p, "step_sync is neither launch nor persistent");

@@ -19,7 +19,7 @@ struct ReferenceVm::State {
   VmOptions options;
   vm::Memory memory;
   vm::WeightBuffers weight_buffers;
-  std::vector<vm::BoundTask> tasks;
+  std::vector<std::vector<vm::BoundTask>> tasks;  // [task][sequence that it touches]
   vm::Queues queues;
   vm::Scratch scratch;
   std::byte* token = nullptr;
@@ -28,7 +28,7 @@ struct ReferenceVm::State {
   std::vector<float*> rope_tables;
   Rng rng;
   std::int64_t epoch = 0;
-  int position = 0;
+  std::vector<int> positions;  // [sequence]
 
   State(const Program& p, std::shared_ptr<const Weights> w, const VmOptions& o, vm::Memory m, vm::WeightBuffers b)
       : program(p),
@@ -37,7 +37,8 @@ struct ReferenceVm::State {
         memory(std::move(m)),
         weight_buffers(std::move(b)),
         queues(program),
-        rng(o.interleaving_seed) {}
+        rng(o.interleaving_seed),
+        positions(static_cast<std::size_t>(program.batch), 0) {}
 
   Status bind();
   void begin_step();
@@ -61,9 +62,9 @@ Result<std::byte*> fixed_buffer(const Program& program, vm::Memory& memory, cons
 
 Status ReferenceVm::State::bind() {
   const ModelSpec& spec = program.model;
-  AMK_TRY(token_at, fixed_buffer(program, memory, "token", DType::I32, 1));
-  AMK_TRY(logits_at, fixed_buffer(program, memory, "logits", DType::F32, spec.vocab));
-  AMK_TRY(next_at, fixed_buffer(program, memory, "next_token", DType::I32, 1));
+  AMK_TRY(token_at, fixed_buffer(program, memory, "token", DType::I32, program.batch));
+  AMK_TRY(logits_at, fixed_buffer(program, memory, "logits", DType::F32, std::int64_t{program.batch} * spec.vocab));
+  AMK_TRY(next_at, fixed_buffer(program, memory, "next_token", DType::I32, program.batch));
   token = token_at;
   logits = logits_at;
   next_token = next_at;
@@ -86,22 +87,28 @@ Status ReferenceVm::State::bind() {
 void ReferenceVm::State::begin_step() {
   if (options.poison) memory.poison_step();
   const std::size_t half = static_cast<std::size_t>(program.model.head_dim) / 2;
-  for (float* table : rope_tables) {
-    float* row = table + static_cast<std::size_t>(position) * 2 * half;
-    rope_cos_sin(program.model, position, {row, half}, {row + half, half});
-  }
+  for (float* table : rope_tables)
+    for (const int position : positions) {
+      float* row = table + static_cast<std::size_t>(position) * 2 * half;
+      rope_cos_sin(program.model, position, {row, half}, {row + half, half});
+    }
 }
 
 Status ReferenceVm::State::run_step() {
-  if (position >= program.max_seq) return bad_field("position", position, "below max_seq, " + std::to_string(program.max_seq));
+  for (const int position : positions)
+    if (position >= program.max_seq) return bad_field("position", position, "below max_seq, " + std::to_string(program.max_seq));
   if (epoch >= program.max_steps)
     return fail(ErrorKind::InvalidArgument, "the program's counters are proved for " + std::to_string(program.max_steps) + " steps only",
                 {{"field", "max_steps"}, {"value", epoch}});
   begin_step();
-  const vm::StepContext context{program, weight_buffers, position, scratch};
-  AMK_CHECK(queues.run_step(epoch, rng, [&](TaskId id) { return vm::execute(context, tasks[id]); }));
+  const auto execute = [&](TaskId id) -> Status {
+    for (const vm::BoundTask& bound : tasks[id])
+      AMK_CHECK(vm::execute({program, weight_buffers, positions[static_cast<std::size_t>(bound.seq)], scratch}, bound));
+    return {};
+  };
+  AMK_CHECK(queues.run_step(epoch, rng, execute));
   ++epoch;
-  ++position;
+  for (int& position : positions) ++position;
   return {};
 }
 
@@ -124,22 +131,35 @@ ReferenceVm::ReferenceVm(ReferenceVm&&) noexcept = default;
 ReferenceVm& ReferenceVm::operator=(ReferenceVm&&) noexcept = default;
 
 Result<ReferenceVm::Step> ReferenceVm::step(int token) {
+  AMK_TRY(steps, step(std::span<const int>(&token, 1)));
+  return steps.front();
+}
+
+Result<std::vector<ReferenceVm::Step>> ReferenceVm::step(std::span<const int> tokens) {
   State& s = *state_;
-  if (token < 0 || token >= s.program.model.vocab) return bad_field("token", token, "0 to " + std::to_string(s.program.model.vocab - 1));
+  const std::size_t batch = static_cast<std::size_t>(s.program.batch);
+  if (tokens.size() != batch) return bad_field("tokens", tokens.size(), "one for each of " + std::to_string(batch) + " sequences");
+  for (const int token : tokens)
+    if (token < 0 || token >= s.program.model.vocab) return bad_field("token", token, "0 to " + std::to_string(s.program.model.vocab - 1));
   if (s.token == nullptr || s.logits == nullptr || s.next_token == nullptr)
     return fail(ErrorKind::InvalidArgument, "the program is part of a step: it takes no token and gives no logits", {{"field", "program"}});
-  const std::int32_t value = token;
-  std::memcpy(s.token, &value, 4);
+  static_assert(sizeof(int) == 4);
+  std::memcpy(s.token, tokens.data(), tokens.size_bytes());
   AMK_CHECK(s.run_step());
-  std::int32_t next = 0;
-  std::memcpy(&next, s.next_token, 4);
-  return Step{{reinterpret_cast<const float*>(s.logits), static_cast<std::size_t>(s.program.model.vocab)}, next};
+  const std::size_t vocab = static_cast<std::size_t>(s.program.model.vocab);
+  std::vector<Step> steps;
+  for (std::size_t i = 0; i < batch; ++i) {
+    std::int32_t next = 0;
+    std::memcpy(&next, s.next_token + i * 4, 4);
+    steps.push_back({{reinterpret_cast<const float*>(s.logits) + i * vocab, vocab}, next});
+  }
+  return steps;
 }
 
 Status ReferenceVm::run(int position) {
   if (position < 0 || position >= state_->program.max_seq)
     return bad_field("position", position, "0 to " + std::to_string(state_->program.max_seq - 1));
-  state_->position = position;
+  std::fill(state_->positions.begin(), state_->positions.end(), position);
   return state_->run_step();
 }
 
@@ -170,18 +190,20 @@ Result<std::vector<float>> ReferenceVm::get(std::string_view name, std::int64_t 
   return std::vector<float>(values.begin(), values.end());
 }
 
-int ReferenceVm::position() const { return state_->position; }
+int ReferenceVm::position(int seq) const { return state_->positions.at(static_cast<std::size_t>(seq)); }
 
-Status ReferenceVm::seed_kv(int position, int source_max_seq, const LayerCache& keys, const LayerCache& values) {
+Status ReferenceVm::seed_kv(int position, int source_max_seq, const LayerCache& keys, const LayerCache& values, int seq) {
   State& s = *state_;
   const ModelSpec& spec = s.program.model;
+  if (seq < 0 || seq >= s.program.batch) return bad_field("seq", seq, "0 to " + std::to_string(s.program.batch - 1));
   if (position < 0 || position > s.program.max_seq || position > source_max_seq)
     return bad_field("position", position, "0 to " + std::to_string(std::min(s.program.max_seq, source_max_seq)));
-  s.memory.poison_kv();
+  s.memory.poison_kv(s.program, seq);
   const std::size_t hd = static_cast<std::size_t>(spec.head_dim);
-  for (const vm::BoundTask& bound : s.tasks) {
+  for (const auto& parts : s.tasks) {
+    const vm::BoundTask& bound = parts.front();
     // One tile a head is enough: the splits of a head share its K and V.
-    if (bound.task->op != Opcode::AttentionTile || bound.task->split != 0) continue;
+    if (bound.task->op != Opcode::AttentionTile || bound.task->split != 0 || bound.seq != seq) continue;
     for (std::size_t cache = 0; cache < 2; ++cache) {
       const auto source = (cache == 0 ? keys : values)(bound.task->layer);
       const std::size_t head = static_cast<std::size_t>(bound.task->head) * static_cast<std::size_t>(source_max_seq) * hd;
@@ -190,12 +212,12 @@ Status ReferenceVm::seed_kv(int position, int source_max_seq, const LayerCache& 
       vm::store_f32(bound.inputs[1 + cache].data, bound.inputs[1 + cache].dtype, source.subspan(head, count));
     }
   }
-  s.position = position;
+  s.positions[static_cast<std::size_t>(seq)] = position;
   return {};
 }
 
 void ReferenceVm::reset() {
-  state_->position = 0;
+  std::fill(state_->positions.begin(), state_->positions.end(), 0);
   state_->memory.poison_kv();
 }
 

@@ -32,7 +32,9 @@ class ReferenceVm {
     int next_token = 0;             // the program's argmax
   };
   // Deadlock (no ready SM, queues not empty) is an error that names the starved counters; also token or position out of range.
-  Result<Step> step(int token);
+  Result<Step> step(int token);  // of a batch of one
+  // A token for each sequence of the batch, each at its own position; the results in the same order.
+  Result<std::vector<Step>> step(std::span<const int> tokens);
 
   // Programs that are part of a step (core/program/lower_instruction.h): `token`, `logits` and `next_token` may be missing, and step() is then an
   // error. set() fills elements of an input, get() reads elements of any buffer but a weight: rounded to, and widened from, the buffer's dtype.
@@ -41,13 +43,14 @@ class ReferenceVm {
   Result<std::vector<float>> get(std::string_view buffer, std::int64_t first, std::int64_t count) const;
   Status run(int position);
 
-  int position() const;
-  void reset();  // position 0, epoch kept: counters are never reset
+  int position(int seq = 0) const;
+  void reset();  // all at position 0, epoch kept: counters are never reset
 
-  // Continues a sequence that another decoder began: K and V of positions [0, position) of every layer, fp32
-  // [kv_heads][source_max_seq][head_dim] as Oracle::keys and values give them, rounded to the cache's dtype. What lies beyond is poison.
+  // Continues sequence `seq` of the batch as one that another decoder began: K and V of positions [0, position) of every layer, fp32
+  // [kv_heads][source_max_seq][head_dim] as Oracle::keys and values give them, rounded to the cache's dtype. What lies beyond is poison; the
+  // other sequences keep their caches and positions.
   using LayerCache = std::function<std::span<const float>(int layer)>;
-  Status seed_kv(int position, int source_max_seq, const LayerCache& keys, const LayerCache& values);
+  Status seed_kv(int position, int source_max_seq, const LayerCache& keys, const LayerCache& values, int seq = 0);
 
  private:
   struct State;

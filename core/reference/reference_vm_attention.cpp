@@ -11,18 +11,16 @@ constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 // Positions of split `split` that a query at `position` sees, ascending: blocks split, split + splits, …, cut to the sliding window.
 template <class Visit>
-void visit_keys(const Program& program, const Task& task, int position, Visit visit) {
+void visit_keys(const Program& program, int split, int splits, int position, Visit visit) {
   const std::int64_t block = program.attention.kv_block;
   const std::int64_t first = program.model.sliding_window ? std::max<std::int64_t>(0, std::int64_t{position} - *program.model.sliding_window + 1) : 0;
-  for (std::int64_t begin = task.split * block; begin <= position; begin += task.splits * block) {
+  for (std::int64_t begin = split * block; begin <= position; begin += splits * block) {
     const std::int64_t end = std::min<std::int64_t>(begin + block, std::int64_t{position} + 1);
     for (std::int64_t p = std::max(begin, first); p < end; ++p) visit(p);
   }
 }
 
-}  // namespace
-
-void attention_tile(const StepContext& context, const BoundTask& bound) {
+void attention_split(const StepContext& context, const BoundTask& bound, int split, const BoundRegion& output) {
   const ModelSpec& spec = context.program.model;
   const Task& task = *bound.task;
   const std::size_t hd = static_cast<std::size_t>(spec.head_dim), group = static_cast<std::size_t>(spec.gqa());
@@ -42,13 +40,13 @@ void attention_tile(const StepContext& context, const BoundTask& bound) {
     float* head = out.data() + h * record;
     scores.clear();
     float maximum = kNothing, sum = 0.0f;
-    visit_keys(context.program, task, context.position, [&](std::int64_t p) {
+    visit_keys(context.program, split, task.splits, context.position, [&](std::int64_t p) {
       scores.push_back(dot(q.subspan(h * hd, hd), cache_row(bound.inputs[1], p)) * scale);
       // Not std::max: a NaN score must reach the output, or reading unwritten keys would pass unseen.
       if (!(scores.back() <= maximum)) maximum = scores.back();
     });
     std::size_t i = 0;
-    visit_keys(context.program, task, context.position, [&](std::int64_t p) {
+    visit_keys(context.program, split, task.splits, context.position, [&](std::int64_t p) {
       const float weight = std::exp(scores[i++] - maximum);
       sum += weight;
       const auto value = cache_row(bound.inputs[2], p);
@@ -61,7 +59,17 @@ void attention_tile(const StepContext& context, const BoundTask& bound) {
       for (std::size_t d = 0; d < hd; ++d) head[d] /= sum;
     }
   }
-  store_f32(bound.outputs[0].at(context.position), bound.outputs[0].dtype, out);
+  store_f32(output.at(context.position), output.dtype, out);
+}
+
+}  // namespace
+
+void attention_tile(const StepContext& context, const BoundTask& bound) {
+  int split = bound.task->split;
+  for (const BoundRegion& output : bound.outputs) {
+    if (output.active(context.position)) attention_split(context, bound, split, output);
+    split += context.program.attention.split_step;
+  }
 }
 
 void combine_partials(const StepContext& context, const BoundTask& task, int kv_heads, std::span<float> out) {

@@ -17,8 +17,27 @@ class Binder {
   Binder(const Program& program, TaskId id, Memory& memory, const WeightBuffers& weights)
       : program_(program), spec_(program.model), id_(id), task_(program.tasks[static_cast<std::size_t>(id)]), memory_(memory), weights_(weights) {}
 
-  Result<BoundTask> bind() {
-    bound_.task = &task_;
+  Result<std::vector<BoundTask>> bind() {
+    const bool alone = task_.op == Opcode::AttentionTile || task_.op == Opcode::Argmax;
+    need(task_.seq >= 0 && task_.seq < (alone ? program_.batch : 1), "it is of no sequence of the batch");
+    const std::int32_t end = alone ? task_.seq + 1 : program_.batch;
+    std::vector<BoundTask> all;
+    for (seq_ = task_.seq; !error_ && seq_ < end; ++seq_) {
+      bound_ = {};
+      bound_.task = &task_;
+      bound_.seq = seq_;
+      next_shared_ = 0;
+      sequence();
+      all.push_back(std::move(bound_));
+    }
+    if (!error_ && next_read_ != task_.reads.size()) refuse("it has more reads than its opcode takes");
+    if (!error_ && next_write_ != task_.writes.size()) refuse("it has more writes than its opcode makes");
+    if (error_) return tl::unexpected<Error>(std::move(*error_));
+    return all;
+  }
+
+ private:
+  void sequence() {
     switch (task_.op) {
       case Opcode::Embed:
         embed();
@@ -54,13 +73,8 @@ class Binder {
         argmax();
         break;
     }
-    if (!error_ && next_read_ != task_.reads.size()) refuse("it has more reads than its opcode takes");
-    if (!error_ && next_write_ != task_.writes.size()) refuse("it has more writes than its opcode makes");
-    if (error_) return tl::unexpected<Error>(std::move(*error_));
-    return std::move(bound_);
   }
 
- private:
   void refuse(const std::string& why) {
     if (error_) return;
     const std::string name = task_name(program_, id_);
@@ -70,13 +84,34 @@ class Binder {
     if (!condition) refuse(why);
   }
 
-  BoundRegion take(const std::vector<Region>& regions, std::size_t& next, const char* what, std::int64_t count, bool weight) {
+  // Within the slice of `seq_`: `first` counts from its begin.
+  Result<BoundRegion> bind_slice(const Region& region) {
+    AMK_TRY(bound, memory_.bind(program_, region));
+    const Buffer& buffer = program_.buffers[static_cast<std::size_t>(region.buffer)];
+    const std::int64_t slice = buffer.bytes / dtype_bytes(buffer.dtype) / program_.batch;
+    bound.first -= seq_ * slice;
+    if (bound.first < 0 || bound.first + bound.count > slice)
+      return fail(ErrorKind::InvalidArgument, "region of " + buffer.name + " is not of sequence " + std::to_string(seq_), {{"field", buffer.name}});
+    return bound;
+  }
+
+  // What all sequences share is listed with the first; `weight`: shared, and in weight space.
+  BoundRegion take_shared(const char* what, std::int64_t count, bool weight) {
+    if (seq_ > 0) return error_ ? BoundRegion{} : shared_.at(next_shared_++);
+    shared_.push_back(take_any(task_.reads, next_read_, what, count, weight, true));
+    return shared_.back();
+  }
+  BoundRegion take(const std::vector<Region>& regions, std::size_t& next, const char* what, std::int64_t count) {
+    return take_any(regions, next, what, count, false, false);
+  }
+  BoundRegion take_any(const std::vector<Region>& regions, std::size_t& next, const char* what, std::int64_t count, bool weight, bool shared) {
     if (error_) return {};
     if (next == regions.size()) {
       refuse(std::string("no region for ") + what);
       return {};
     }
-    auto region = memory_.bind(program_, regions[next++]);
+    const Region& listed = regions[next++];
+    auto region = shared ? memory_.bind(program_, listed) : bind_slice(listed);
     if (!region) {
       refuse(region.error().message);
       return {};
@@ -87,29 +122,29 @@ class Binder {
     return *region;
   }
   BoundRegion read(const char* what, std::int64_t count) {
-    BoundRegion region = take(task_.reads, next_read_, what, count, false);
+    BoundRegion region = take(task_.reads, next_read_, what, count);
     need(error_ || is_vector_dtype(region.dtype), "a vector's elements are integers");
     return region;
   }
   BoundRegion read_ints(const char* what, std::int64_t count) {
-    BoundRegion region = take(task_.reads, next_read_, what, count, false);
+    BoundRegion region = take(task_.reads, next_read_, what, count);
     need(error_ || region.dtype == DType::I32, "an index is not int32");
     return region;
   }
   BoundRegion read_vector_weight(const char* what, std::int64_t first, std::int64_t count) {
-    BoundRegion region = take(task_.reads, next_read_, what, count, true);
+    BoundRegion region = take_shared(what, count, true);
     if (error_) return region;
     need(region.first == first, "a weight vector's slice is not that of the task's rows");
     need(weights_[region.buffer].kind == WeightBuffer::Kind::Vector, "it reads a vector where there is a matrix");
     return region;
   }
   BoundRegion write(const char* what, std::int64_t count) {
-    BoundRegion region = take(task_.writes, next_write_, what, count, false);
+    BoundRegion region = take(task_.writes, next_write_, what, count);
     need(error_ || is_vector_dtype(region.dtype), "a vector's elements are integers");
     return region;
   }
   BoundRegion write_ints(const char* what, std::int64_t count) {
-    BoundRegion region = take(task_.writes, next_write_, what, count, false);
+    BoundRegion region = take(task_.writes, next_write_, what, count);
     need(error_ || region.dtype == DType::I32, "an index is not int32");
     return region;
   }
@@ -127,7 +162,7 @@ class Binder {
   void embed() {
     const std::int64_t n = rows(spec_.hidden);
     bound_.inputs.push_back(read_ints("the token", 1));
-    bound_.weight = take(task_.reads, next_read_, "the embedding table", std::int64_t{spec_.vocab} * spec_.hidden, true);
+    bound_.weight = take_shared("the embedding table", std::int64_t{spec_.vocab} * spec_.hidden, true);
     need(error_ || weights_[bound_.weight.buffer].kind == WeightBuffer::Kind::Table, "it reads an embedding that is no table");
     bound_.outputs.push_back(write("the residual slice", n));
     if (!error_) starts_at(bound_.outputs[0], task_.row_begin);
@@ -152,7 +187,7 @@ class Binder {
       bound_.inputs.push_back(read("the input vector", cols));
     }
     if (task_.fused & kFusedNorm) bound_.norm = read_vector_weight("the norm weight", 0, spec_.hidden);
-    bound_.weight = take(task_.reads, next_read_, "the weight rows", n * cols, true);
+    bound_.weight = take_shared("the weight rows", n * cols, true);
     if (error_) return;
     const WeightBuffer& matrix = weights_[bound_.weight.buffer];
     need(program_.buffers[bound_.weight.buffer].binding.matrix == task_.matrix && matrix.kind == WeightBuffer::Kind::Matrix,
@@ -198,7 +233,7 @@ class Binder {
       bound_.k_norm = read_vector_weight("the k norm weight", 0, spec_.head_dim);
       bound_.has_head_norm = true;
     }
-    bound_.rope = read("the rope table", std::int64_t{program_.max_seq} * spec_.head_dim);
+    bound_.rope = take_shared("the rope table", std::int64_t{program_.max_seq} * spec_.head_dim, false);
     need(error_ || (bound_.rope.dtype == DType::F32 && bound_.rope.first == 0), "the rope table is not a whole fp32 table");
   }
 
@@ -213,11 +248,12 @@ class Binder {
       need(whole_heads(task_.row_begin) && whole_heads(task_.row_end), "its rows cut a head that is normed");
     }
     const bool argmax = task_.fused & kFusedArgmax;
-    const std::size_t slices = task_.writes.size() - std::min<std::size_t>(argmax ? 1 : 0, task_.writes.size());
+    const std::size_t own = task_.writes.size() / static_cast<std::size_t>(program_.batch);
+    const std::size_t slices = next_write_ + own - std::min<std::size_t>(argmax ? 1 : 0, own);
     std::vector<BoundRegion> regions;
     std::int64_t declared = 0, needed = 0;
     while (!error_ && next_write_ < slices) {
-      auto region = memory_.bind(program_, task_.writes[next_write_++]);
+      auto region = bind_slice(task_.writes[next_write_++]);
       if (!region) return refuse(region.error().message);
       if (program_.buffers[region->buffer].space == Space::Weight || !is_vector_dtype(region->dtype)) return refuse("it writes what is no vector");
       declared += region->count;
@@ -301,20 +337,27 @@ class Binder {
 
   void attention() {
     need(task_.head >= 0 && task_.head < spec_.kv_heads, "it covers no head of the model");
-    need(task_.splits >= 1 && task_.split >= 0 && task_.split < task_.splits, "its split is not one of its splits");
+    const std::int32_t step = program_.attention.split_step;
+    need(task_.splits >= 1 && step >= 1 && task_.split >= 0 && task_.split < std::min(task_.splits, step), "its split is not one of its splits");
     need(program_.attention.kv_block > 0, "a KV block of no positions");
     if (error_) return;
     const std::int64_t hd = spec_.head_dim, group = std::int64_t{spec_.gqa()} * hd, head = std::int64_t{program_.max_seq} * hd;
     bound_.inputs.push_back(read("the group's q", group));
     bound_.inputs.push_back(read("the K head", head));
     bound_.inputs.push_back(read("the V head", head));
-    bound_.outputs.push_back(task_.splits == 1 ? write("the attention slice", group) : write("its partial", partial_floats()));
     if (error_) return;
     starts_at(bound_.inputs[0], task_.head * group);
     starts_at(bound_.inputs[1], task_.head * head);
     starts_at(bound_.inputs[2], task_.head * head);
-    starts_at(bound_.outputs[0],
-              task_.splits == 1 ? task_.head * group : (std::int64_t{task_.split} * spec_.kv_heads + task_.head) * partial_floats());
+    if (task_.splits == 1) {
+      bound_.outputs.push_back(write("the attention slice", group));
+      starts_at(bound_.outputs[0], task_.head * group);
+      return;
+    }
+    for (std::int32_t s = task_.split; s < task_.splits && !error_; s += step) {
+      bound_.outputs.push_back(write("its partial", partial_floats()));
+      starts_at(bound_.outputs.back(), (std::int64_t{s} * spec_.kv_heads + task_.head) * partial_floats());
+    }
   }
 
   void combine() {
@@ -360,7 +403,7 @@ class Binder {
 
   void argmax() {
     if (task_.reads.empty()) return refuse("no region for the argmax partials");
-    auto region = memory_.bind(program_, task_.reads[0]);
+    auto region = bind_slice(task_.reads[0]);
     if (!region) return refuse(region.error().message);
     need(region->count > 0 && region->count % kArgmaxWords == 0, "its partials are not pairs");
     bound_.inputs.push_back(read_ints("the argmax partials", region->count));
@@ -374,13 +417,15 @@ class Binder {
   Memory& memory_;
   const WeightBuffers& weights_;
   BoundTask bound_;
-  std::size_t next_read_ = 0, next_write_ = 0;
+  std::int32_t seq_ = 0;
+  std::vector<BoundRegion> shared_;  // in the order in which the first sequence took them
+  std::size_t next_read_ = 0, next_write_ = 0, next_shared_ = 0;
   std::optional<Error> error_;
 };
 
 }  // namespace
 
-Result<BoundTask> bind_task(const Program& program, TaskId id, Memory& memory, const WeightBuffers& weights) {
+Result<std::vector<BoundTask>> bind_task(const Program& program, TaskId id, Memory& memory, const WeightBuffers& weights) {
   return Binder(program, id, memory, weights).bind();
 }
 

@@ -19,19 +19,22 @@ struct RowTarget {
   std::byte* at(int position) const { return data + std::int64_t{position} * stride_bytes; }
 };
 
+// What a task does for one sequence.
 struct BoundTask {
   const Task* task = nullptr;
+  int seq = 0;
   std::vector<BoundRegion> inputs;  // what the opcode transforms: vectors, partials (one a split), K and V
   BoundRegion norm, weight, scale, bias, q_norm, k_norm, rope, residual;
   bool has_bias = false;
   bool has_scale = false;  // int8 weights
   bool has_head_norm = false;
-  std::vector<BoundRegion> outputs;
-  std::vector<RowTarget> rows;  // Gemv: one a packed row; one a pair when SiLU·mul is fused
-  BoundRegion argmax;           // Gemv with kFusedArgmax
+  std::vector<BoundRegion> outputs;  // AttentionTile: one a split, in ascending order
+  std::vector<RowTarget> rows;       // Gemv: one a packed row; one a pair when SiLU·mul is fused
+  BoundRegion argmax;                // Gemv with kFusedArgmax
 };
 
 // InvalidArgument names the task and the region that is not what the opcode needs.
-Result<BoundTask> bind_task(const Program& program, TaskId id, Memory& memory, const WeightBuffers& weights);
+// One for each sequence that the task touches.
+Result<std::vector<BoundTask>> bind_task(const Program& program, TaskId id, Memory& memory, const WeightBuffers& weights);
 
 }  // namespace amk::vm

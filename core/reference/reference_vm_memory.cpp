@@ -77,6 +77,14 @@ void Memory::poison_kv() {
     if (block.space == Space::Kv && !block.bytes.empty()) std::memset(block.bytes.data(), kPoison, block.bytes.size());
 }
 
+void Memory::poison_kv(const Program& program, int seq) {
+  for (BufferId id = 0; id < static_cast<BufferId>(program.buffers.size()); ++id) {
+    if (program.buffers[id].space != Space::Kv) continue;
+    const std::int64_t slice = program.buffers[id].bytes / program.batch;
+    std::memset(address(program, id) + seq * slice, kPoison, static_cast<std::size_t>(slice));
+  }
+}
+
 std::byte* Memory::address(const Program& program, BufferId id) {
   const Buffer& buffer = program.buffers[id];
   return blocks_[buffer.storage].bytes.data() + buffer.offset;

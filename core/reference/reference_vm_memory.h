@@ -40,6 +40,7 @@ class Memory {
   // Every byte of activations and outputs (and of the KV cache) becomes 0xFF: NaN in every float format, -1 as an integer.
   void poison_step();
   void poison_kv();
+  void poison_kv(const Program& program, int seq);  // of one sequence
   std::byte* address(const Program& program, BufferId buffer);
 
   static constexpr std::int64_t kMaxBytes = std::int64_t{32} << 30;

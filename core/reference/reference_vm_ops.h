@@ -16,7 +16,7 @@ struct Scratch {
 struct StepContext {
   const Program& program;
   const WeightBuffers& weights;
-  int position = 0;
+  int position = 0;  // of the task's sequence
   Scratch& scratch;
 };
 

@@ -74,7 +74,8 @@ std::string schedule_id(const ScheduleConfig& config);  // "s" + 32 hex digits o
 
 // The space of the knobs above that make sense for this model on this GPU, and translation both ways.
 // A config with an explicit map or a value outside the listed choices has no Point: from_config says which knob.
-SearchSpace megakernel_space(const ModelSpec& spec, const GpuTarget& target);
+// `batch`: sequences of a decode step; some combinations are then refused.
+SearchSpace megakernel_space(const ModelSpec& spec, const GpuTarget& target, int batch = 1);
 ScheduleConfig config_at(const SearchSpace& space, const Point& point);
 Result<Point> point_of(const SearchSpace& space, const ScheduleConfig& config);
 

@@ -1,5 +1,6 @@
 // The megakernel's search space, and translation between its points and configs.
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <optional>
 
@@ -95,37 +96,50 @@ void add_atoms(SearchSpace& space, const ModelSpec& spec, const GpuTarget& targe
 }
 
 // A rule as a constraint on points: the few knobs it reads, decoded beforehand.
-Constraint constraint_of(const ConfigRule& rule, const SearchSpace& space) {
+Constraint constraint_of(std::string_view name, std::string_view reason, std::span<const std::string_view> paths,
+                         std::function<bool(const ScheduleConfig&)> test, const SearchSpace& space) {
   struct Binding {
     std::size_t knob;
     const Field* field;
     std::vector<std::int64_t> values;
   };
   std::vector<Binding> bindings;
-  for (std::string_view path : rule.paths) {
+  for (std::string_view path : paths) {
     const std::size_t index = space.index_of(path);
     if (index == space.knobs.size()) continue;  // not offered: the default holds
     Binding binding{index, find_field(path), {}};
     for (const Json& choice : space.knobs[index].choices) binding.values.push_back(binding.field->from_json(choice).value());
     bindings.push_back(std::move(binding));
   }
-  auto holds = [bindings = std::move(bindings), test = rule.holds](const Point& point) {
+  auto holds = [bindings = std::move(bindings), test = std::move(test)](const Point& point) {
     ScheduleConfig config;
     for (const Binding& b : bindings) b.field->set(config, b.values[point[b.knob]]);
     return test(config);
   };
-  return {std::string(rule.name), std::string(rule.reason), std::move(holds)};
+  return {std::string(name), std::string(reason), std::move(holds)};
+}
+
+// What the kernel does not do for several sequences (kernels/megakernel/device_plan.cpp refuses it by the same names).
+void add_batch_constraints(SearchSpace& space, int batch) {
+  static constexpr std::string_view kPaths[] = {"kernel_knobs.weight_layout", "kernel_knobs.gemv_path"}, kThreads[] = {"threads_per_block"};
+  space.constraints.push_back(constraint_of(
+      "batch-needs-mma", "several sequences share a packed weight only by matrix instructions", kPaths,
+      [](const ScheduleConfig& c) { return c.kernel.weight_layout != WeightLayout::Packed || c.kernel.gemv_path == GemvPath::Mma; }, space));
+  space.constraints.push_back(constraint_of(
+      "batch-needs-warps", "each sequence of a batch is finished by a warp of its own, besides the producer's", kThreads,
+      [batch](const ScheduleConfig& c) { return c.threads_per_block / 32 - 1 >= batch; }, space));
 }
 
 }  // namespace
 
-SearchSpace megakernel_space(const ModelSpec& spec, const GpuTarget& target) {
+SearchSpace megakernel_space(const ModelSpec& spec, const GpuTarget& target, int batch) {
   SearchSpace space;
   for (const Field& field : schedule_fields()) {
     if (field.path == "sm_assignment") add_atoms(space, spec, target);  // after the tilings, as in the JSON form
     add_field(space, field, offer(field, spec, target));
   }
-  for (const ConfigRule& rule : config_rules()) space.constraints.push_back(constraint_of(rule, space));
+  for (const ConfigRule& rule : config_rules()) space.constraints.push_back(constraint_of(rule.name, rule.reason, rule.paths, rule.holds, space));
+  if (batch > 1) add_batch_constraints(space, batch);
   return space;
 }
 

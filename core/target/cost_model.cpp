@@ -108,7 +108,7 @@ static Prediction predicted(const Program& program, const ScheduleConfig& config
 
 Prediction predict(const Program& program, const ScheduleConfig& config, const GpuTarget& target, int position) {
   const int entries = std::clamp(position, 1, std::max(1, program.max_seq));
-  const Roofline roofline = decode_roofline(program.model, target, entries, kv_element_bytes(program));
+  const Roofline roofline = decode_roofline(program.model, target, entries, kv_element_bytes(program), program.batch);
   const double cached =
       l2_share(static_cast<double>(roofline.hbm_bytes == 0 ? 0 : roofline.hbm_bytes + target.l2_bytes), static_cast<double>(target.l2_bytes));
   return predicted(program, config, target, entries, roofline, cached);

@@ -30,7 +30,8 @@ struct Roofline {
   std::int64_t hbm_bytes = 0;
   double flops = 0;
 };
-Roofline decode_roofline(const ModelSpec& spec, const GpuTarget& target, int position, int kv_bytes_per_element = 2);
+// `batch` sequences, each with that many entries: weights are read once for all.
+Roofline decode_roofline(const ModelSpec& spec, const GpuTarget& target, int position, int kv_bytes_per_element = 2, int batch = 1);
 
 // Of one instruction kind (core/program/lower_instruction.h) in every layer: its matrices, and for attention the cache.
 Roofline instruction_roofline(const ModelSpec& spec, std::string_view op, const GpuTarget& target, int position, int kv_bytes_per_element = 2);

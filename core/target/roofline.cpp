@@ -13,10 +13,10 @@ double bound_us(const Roofline& roofline, const GpuTarget& target) {
 
 }  // namespace
 
-Roofline decode_roofline(const ModelSpec& spec, const GpuTarget& target, int position, int kv_bytes_per_element) {
+Roofline decode_roofline(const ModelSpec& spec, const GpuTarget& target, int position, int kv_bytes_per_element, int batch) {
   // Every KV entry that the last token's query sees is read once in each layer; the window hides the older ones.
   const std::int64_t seen = std::max(0, spec.sliding_window ? std::min(position, *spec.sliding_window) : position);
-  const std::int64_t kv_elements = std::int64_t{2} * spec.layers * spec.kv_rows() * seen;
+  const std::int64_t kv_elements = std::int64_t{2} * batch * spec.layers * spec.kv_rows() * seen;
   const std::int64_t bytes = spec.decode_weight_bytes() + kv_elements * kv_bytes_per_element;
 
   const double matrix_elements = static_cast<double>(spec.layers) * (static_cast<double>(spec.hidden) * (2.0 * spec.q_rows() + 2.0 * spec.kv_rows()) +
@@ -26,7 +26,7 @@ Roofline decode_roofline(const ModelSpec& spec, const GpuTarget& target, int pos
 
   Roofline roofline;
   roofline.hbm_bytes = std::max<std::int64_t>(0, bytes - target.l2_bytes);
-  roofline.flops = 2.0 * matrix_elements + attention_flops;
+  roofline.flops = batch * (2.0 * matrix_elements + attention_flops);
   roofline.bound_us = bound_us(roofline, target);
   return roofline;
 }

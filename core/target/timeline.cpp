@@ -41,22 +41,26 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
       const std::int64_t block = std::max(1, program.attention.kv_block);
       const std::int64_t first = spec.sliding_window ? std::max<std::int64_t>(0, std::int64_t{position} + 1 - *spec.sliding_window) : 0;
       std::int64_t keys = 0;
-      for (std::int64_t at = task.split * block; at <= position; at += std::int64_t{std::max(1, task.splits)} * block)
-        keys += std::max<std::int64_t>(0, std::min<std::int64_t>(at + block, std::int64_t{position} + 1) - std::max(at, first));
+      int awake = 0;  // splits of the task that have keys: each is a round of its own
+      for (std::int64_t split = task.split; split < std::max(1, task.splits); split += std::max(1, program.attention.split_step)) {
+        awake += split * block <= position ? 1 : 0;
+        for (std::int64_t at = split * block; at <= position; at += std::int64_t{std::max(1, task.splits)} * block)
+          keys += std::max<std::int64_t>(0, std::min<std::int64_t>(at + block, std::int64_t{position} + 1) - std::max(at, first));
+      }
       double kv_element = 2;
       for (const Region& region : task.reads)
         if (program.buffers[region.buffer].space == Space::Kv) kv_element = dtype_bytes(program.buffers[region.buffer].dtype);
       work.kv_bytes = 2.0 * static_cast<double>(keys) * spec.head_dim * kv_element;
       // Arithmetic: two FMAs a query head and cache element, on 128 lanes a clock.
       const double fma_us = 2.0 * static_cast<double>(keys) * spec.gqa() * spec.head_dim / (128.0 * rates.clock_mhz);
-      work.compute_us = rates.attention_us + std::max(work.kv_bytes / rates.attention_bytes_per_us, fma_us);
+      work.compute_us = awake * rates.attention_us + std::max(work.kv_bytes / rates.attention_bytes_per_us, fma_us);
       break;
     }
     case Opcode::RmsNorm:
       work.compute_us = rates.norm_us;
       break;
     case Opcode::Gemv:
-      if (task.fused & kFusedNorm) work.compute_us += rates.norm_us;
+      if (task.fused & kFusedNorm) work.compute_us += rates.norm_us;  // of a batch: the sequences' sums are reduced together
       break;
     default:
       break;

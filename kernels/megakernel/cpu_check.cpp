@@ -72,6 +72,14 @@ class LogitComparison {
   std::string failure_;
 };
 
+// Of two sequences together.
+CpuReference::Outcome worse_of(CpuReference::Outcome a, const CpuReference::Outcome& b, int seq) {
+  merge(*a.correctness, *b.correctness);
+  if (a.correct && !b.correct) a.failure = "sequence " + std::to_string(seq) + ": " + b.failure;
+  a.correct = a.correct && b.correct;
+  return a;
+}
+
 tl::unexpected<Error> cancelled() { return fail(ErrorKind::Cancelled, "cancelled during the correctness check"); }
 
 }  // namespace
@@ -120,26 +128,55 @@ std::vector<CpuReference::Window> CpuReference::windows(const Program& program) 
   return out;
 }
 
-Result<CpuReference::Outcome> CpuReference::check(const Program& program, const Progress& progress) const {
-  AMK_TRY(vm, ReferenceVm::create(program, weights_, {.interleaving_seed = 1}));
-  AMK_TRY(again, ReferenceVm::create(program, weights_, {.interleaving_seed = 2}));
+Status CpuReference::seed(ReferenceVm& vm, int position, int seq) const {
   const auto keys = [this](int layer) { return oracle_->keys(layer); };
   const auto values = [this](int layer) { return oracle_->values(layer); };
-  LogitComparison comparison(kRoundingBound * deviation_);
-  for (const Window& window : windows(program)) {
-    AMK_CHECK(vm.seed_kv(window.begin, positions(), keys, values));
-    AMK_CHECK(again.seed_kv(window.begin, positions(), keys, values));
-    for (int p = window.begin; p < window.end; ++p) {
+  return vm.seed_kv(position, positions(), keys, values, seq);
+}
+
+Result<CpuReference::Outcome> CpuReference::check(const Program& program, const Progress& progress) const {
+  const std::shared_ptr<const CpuReference> self(std::shared_ptr<void>(), this);  // not owned: it outlives the call
+  return check(std::span(&self, 1), program, progress);
+}
+
+Result<CpuReference::Outcome> CpuReference::check(std::span<const std::shared_ptr<const CpuReference>> sequences, const Program& program,
+                                                  const Progress& progress) {
+  const std::size_t batch = sequences.size();
+  if (batch != static_cast<std::size_t>(program.batch))
+    return bad_field("sequences", batch, "one for each of the program's " + std::to_string(program.batch));
+  AMK_TRY(vm, ReferenceVm::create(program, sequences[0]->weights_, {.interleaving_seed = 1}));
+  AMK_TRY(again, ReferenceVm::create(program, sequences[0]->weights_, {.interleaving_seed = 2}));
+  std::vector<LogitComparison> comparisons;
+  for (const auto& s : sequences) comparisons.emplace_back(kRoundingBound * s->deviation_);
+  const std::vector<Window> windows = sequences[0]->windows(program);
+  const int last = std::min(sequences[0]->positions(), static_cast<int>(program.max_seq));
+  for (std::size_t w = 0; w < windows.size(); ++w) {
+    const int steps = std::min(windows[w].end - windows[w].begin, batch > 1 ? kFromEmpty / 2 : last);
+    // The first sequence takes the windows in turn, each further one the next window, a position later.
+    std::vector<int> begins;
+    for (std::size_t s = 0; s < batch; ++s) {
+      const int begin = windows[(w + s) % windows.size()].begin + static_cast<int>(s);
+      begins.push_back(batch == 1 ? windows[w].begin : std::clamp(begin, 0, last - steps));
+      AMK_CHECK(sequences[s]->seed(vm, begins[s], static_cast<int>(s)));
+      AMK_CHECK(sequences[s]->seed(again, begins[s], static_cast<int>(s)));
+    }
+    for (int i = 0; i < steps; ++i) {
       if (progress.stop.stop_requested()) return cancelled();
-      const std::size_t at = static_cast<std::size_t>(p);
-      const auto step = vm.step(tokens_[at]);
+      std::vector<int> tokens;
+      for (std::size_t s = 0; s < batch; ++s) tokens.push_back(sequences[s]->tokens_[static_cast<std::size_t>(begins[s] + i)]);
+      const auto step = vm.step(tokens);
       if (!step) return Outcome{std::nullopt, false, step.error().message};
-      const auto repeated = again.step(tokens_[at]);
+      const auto repeated = again.step(tokens);
       if (!repeated) return Outcome{std::nullopt, false, repeated.error().message};
-      comparison.add(p, logits_[at], *step, *repeated);
+      for (std::size_t s = 0; s < batch; ++s) {
+        const int position = begins[s] + i;
+        comparisons[s].add(position, sequences[s]->logits_[static_cast<std::size_t>(position)], (*step)[s], (*repeated)[s]);
+      }
     }
   }
-  return comparison.outcome();
+  Outcome out = comparisons[0].outcome();
+  for (std::size_t s = 1; s < batch; ++s) out = worse_of(std::move(out), comparisons[s].outcome(), static_cast<int>(s));
+  return out;
 }
 
 }  // namespace amk

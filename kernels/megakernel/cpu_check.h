@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@
 #include "kernels/megakernel/stand_in.h"
 
 namespace amk {
+
+class ReferenceVm;
 
 // A token sequence that the oracle has decoded, with what it said and the KV cache that it left. Immutable: shared between threads.
 class CpuReference {
@@ -29,8 +32,10 @@ class CpuReference {
     bool correct = false;
     std::string failure;  // why not, for people; empty when correct
   };
-  // Runs `program` (lowered for this model) twice, in different interleavings. An Error means that the machinery failed or was cancelled.
-  Result<Outcome> check(const Program& program, const Progress& progress) const;
+  // Runs `program` (lowered for their model) twice, in different interleavings, each sequence of its batch on the tokens of one reference, at
+  // positions of its own. An Error means that the machinery failed or was cancelled.
+  Result<Outcome> check(const Program& program, const Progress& progress) const;  // a batch of one
+  static Result<Outcome> check(std::span<const std::shared_ptr<const CpuReference>> sequences, const Program& program, const Progress& progress);
 
   const ModelSpec& spec() const { return weights_->spec(); }
   int positions() const { return static_cast<int>(tokens_.size()); }
@@ -40,6 +45,7 @@ class CpuReference {
     int begin = 0, end = 0;  // positions that are executed; the cache before them is the oracle's
   };
   std::vector<Window> windows(const Program& program) const;
+  Status seed(ReferenceVm& vm, int position, int seq) const;
 
   std::shared_ptr<const Weights> weights_;
   std::vector<int> tokens_;

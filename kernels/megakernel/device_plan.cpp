@@ -15,6 +15,8 @@ constexpr int kBatchUnitsMax = 16;          // device/base.cuh
 constexpr std::int64_t kBoostChunks = 1;    // copies beyond the window while consumers are in the task being loaded (docs/lab/megakernel.md)
 constexpr int kLimbs = 3, kHeldPieces = 8;  // device/fixed_point.cuh
 constexpr int kPartialFloatsAim = 1152;     // 16 units of 8 segments
+constexpr int kSequencesAtOnce = 4;         // of one matrix instruction: device/segment.cuh
+static_assert(kMaxBatch == amk_vm::kMaxSequences);
 
 tl::unexpected<Error> reject(const std::string& rule, const std::string& message, Json witness) {
   return fail(ErrorKind::Rejected, message, {{"rule", rule}, {"message", message}, {"witness", std::move(witness)}});
@@ -38,7 +40,7 @@ class Planner {
   Result<DevicePlan> plan() {
     AMK_CHECK(check_support());
     AMK_CHECK(shape_ring());
-    AMK_CHECK(shape_shared());
+    shape_shared();
     place_activations();
     place_given();
     plan_.grid = program_.sm_count;
@@ -51,7 +53,29 @@ class Planner {
   }
 
  private:
+  // A batch: what its own code paths do not cover.
+  Status check_batch() const {
+    const int batch = program_.batch;
+    if (batch == 1) return {};
+    const Json witness = {{"batch", batch}};
+    if (int8_) return reject("batch-needs-stored", "several sequences need weights as stored, not int8", witness);
+    if (packed_ && config_.kernel.gemv_path == GemvPath::Fma)
+      return reject("batch-needs-mma",
+                    "several sequences share a packed weight only by matrix instructions: kernel_knobs.gemv_path \"mma\", or weight_layout \"row\"",
+                    witness);
+    if (consumer_warps_ < batch)
+      return reject("batch-needs-warps",
+                    "each of " + std::to_string(batch) + " sequences is finished by a warp of its own: threads_per_block at least " +
+                        std::to_string((batch + 1) * 32),
+                    witness);
+    if (spec_.intermediate % 8 != 0)  // each sequence's slice begins at a whole 16 bytes
+      return reject("batch-needs-whole-pieces",
+                    "several sequences need an intermediate size that is a multiple of 8; it is " + std::to_string(spec_.intermediate), witness);
+    return {};
+  }
+
   Status check_support() const {
+    AMK_CHECK(check_batch());
     const KernelKnobs& k = config_.kernel;
     if (k.publish == Publish::Flagged) {
       const Fusion& f = config_.fusion;
@@ -176,26 +200,48 @@ class Planner {
     return {};
   }
 
-  Status shape_shared() {
+  // The vectors of several sequences lie in shared memory, and down's are by far the longest. They may take the place of the ring's last slots, if
+  // those that are left suffice for down (device/ring.cuh): the ring is long where the wait for down's successors is to be bridged.
+  void shape_vectors() {
+    const std::int64_t batch = program_.batch;
+    const auto stride = [&](std::int64_t columns) { return round_up(padded_columns(columns) * dtype_bytes(spec_.dtype), 128); };
+    const std::int64_t merge = std::int64_t{consumer_warps_} * spec_.gqa() * (spec_.head_dim + kPartialTail) * 4;
+    wide_stride_ = stride(spec_.intermediate);
+    act_stride_ = stride(std::max(spec_.hidden, spec_.q_rows()));
+    act_bytes_ = round_up(std::max(batch * act_stride_, merge), 128);
+    const std::int64_t over = batch * wide_stride_ - act_bytes_;
+    const std::int64_t left = slots_ - (slots_ == 0 ? 0 : (over + slot_bytes_ - 1) / slot_bytes_);
+    const std::int64_t needed = (consumer_warps_ + inter_.segs_per_chunk - 1) / inter_.segs_per_chunk + window_;
+    constexpr std::int64_t kMostSlots = 31, kMostCopies = 8;  // bits of a word, bytes of another
+    if (batch > 1 && over > 0 && left >= needed && slots_ <= kMostSlots && window_ + kBoostChunks <= kMostCopies) {
+      wide_slots_ = left;
+      return;
+    }
+    act_stride_ = std::max(act_stride_, wide_stride_);
+    std::int64_t vectors = batch * act_stride_;
+    if (int8_) {
+      // device/fixed_point.cuh: limbs are written at once where activations are as products take them and the threads can hold all of a vector.
+      const std::int64_t threads = std::int64_t{consumer_warps_} * 32,
+                         widest = padded_columns(std::max({spec_.hidden, spec_.q_rows(), spec_.intermediate}));
+      const auto held = [threads](std::int64_t pieces) { return pieces <= kHeldPieces * threads; };
+      const bool direct = spec_.dtype == DType::BF16 && held(widest / 8) && held(spec_.hidden / 4) && held(spec_.q_rows() / 4 * 2);
+      if (!direct) limbs_at_ = round_up(widest * dtype_bytes(spec_.dtype), 128);
+      vectors = limbs_at_ + widest * kLimbs;
+    }
+    act_bytes_ = round_up(std::max(vectors, merge), 128);
+  }
+
+  void shape_shared() {
+    const int batch = program_.batch;
+    const int aim = batch == 1 ? kPartialFloatsAim : 2 * kPartialFloatsAim / batch;
     for (const Shape* s : {&hidden_, &q_, &inter_}) {
       slot_arrivals_ = std::max(slot_arrivals_, s->segs_per_chunk);
       const int heads = spec_.qk_norm && s == &hidden_ ? spec_.head_dim / kRowUnit : 1;
-      partial_floats_ = std::max({partial_floats_, s->stride() * heads, std::min(s->stride() * kBatchUnitsMax, kPartialFloatsAim)});
+      partial_floats_ = std::max({partial_floats_, s->stride() * heads, std::min(s->stride() * kBatchUnitsMax, aim)});
     }
     partial_floats_ = static_cast<int>(round_up(partial_floats_, 32));
-    const std::int64_t widest = std::max({spec_.hidden, spec_.q_rows(), spec_.intermediate});
-    const std::int64_t merge = std::int64_t{consumer_warps_} * spec_.gqa() * (spec_.head_dim + kPartialTail) * 4;
-    std::int64_t vector = padded_columns(widest) * dtype_bytes(spec_.dtype);
-    if (int8_) {
-      // device/fixed_point.cuh: limbs are written at once where activations are as products take them and the threads can hold all of a vector.
-      const std::int64_t threads = std::int64_t{consumer_warps_} * 32;
-      const auto held = [threads](std::int64_t pieces) { return pieces <= kHeldPieces * threads; };
-      const bool direct = spec_.dtype == DType::BF16 && held(padded_columns(widest) / 8) && held(spec_.hidden / 4) && held(spec_.q_rows() / 4 * 2);
-      if (!direct) limbs_at_ = round_up(vector, 128);
-      vector = limbs_at_ + padded_columns(widest) * kLimbs;
-    }
-    act_bytes_ = round_up(std::max(vector, merge), 128);
-    return {};
+    if (batch > 1) partial_floats_ += kRowUnit;  // four sequences' sums of a unit, stored at once, on different banks
+    shape_vectors();
   }
 
   // Flagged: every word is a packet of 8 bytes with its tag.
@@ -210,7 +256,7 @@ class Planner {
     };
     for (const Storage& s : program_.storages) plan_.storages.push_back(s.space == Space::Activation ? place(widen(s.bytes)) : StoragePlace{});
     if (config_.kernel.publish == Publish::Flagged) {  // this step's k and v rows, one layer at a time
-      plan_.storages.push_back(place(widen(std::int64_t{2} * spec_.kv_rows() * dtype_bytes(plan_.format.kv))));
+      plan_.storages.push_back(place(widen(std::int64_t{2} * program_.batch * spec_.kv_rows() * dtype_bytes(plan_.format.kv))));
       kv_now_ = plan_.storages.back().offset;
     }
     plan_.activation_bytes = at;
@@ -261,7 +307,8 @@ class Planner {
         const Shape& shape = task.matrix == Matrix::O ? q_ : task.matrix == Matrix::Down ? inter_ : hidden_;
         const std::int64_t rows = packed_ ? round_up(task.row_end - task.row_begin, kRowUnit) / kRowUnit : task.row_end - task.row_begin;
         plan_.streams.push_back({desc.weight, static_cast<std::uint32_t>(rows * shape.segs_per_unit * shape.seg_bytes),
-                                 static_cast<std::uint32_t>(shape.segs_per_chunk * shape.seg_bytes), 0});
+                                 static_cast<std::uint32_t>(shape.segs_per_chunk * shape.seg_bytes),
+                                 wide_slots_ > 0 && task.matrix == Matrix::Down ? 1u : 0u});
       }
       if (slots_ > 0 && ring_tasks != program_.streams[sm])
         return reject("stream-order", "the weight stream of SM " + std::to_string(sm) + " is not its queue's order", {{"sm", sm}});
@@ -280,15 +327,19 @@ class Planner {
   Status check_shared() {
     const amk_vm::SharedLayout layout =
         amk_vm::shared_layout(static_cast<std::uint32_t>(slots_), static_cast<std::uint32_t>(slot_bytes_), static_cast<std::uint32_t>(act_bytes_),
-                              static_cast<std::uint32_t>(partial_floats_), static_cast<std::uint32_t>(spec_.head_dim),
-                              static_cast<std::uint32_t>(config_.kernel.publish == Publish::Confirmed ? consumer_warps_ * 32 : 0));
+                              static_cast<std::uint32_t>(program_.batch * partial_floats_), static_cast<std::uint32_t>(spec_.head_dim),
+                              static_cast<std::uint32_t>(config_.kernel.publish == Publish::Confirmed ? consumer_warps_ * 32 : 0),
+                              static_cast<std::uint32_t>(program_.batch));
     plan_.shared_bytes = layout.tables + table_bytes_;
     if (plan_.shared_bytes <= limits_.smem_optin_bytes) return {};
     const std::int64_t fixed = plan_.shared_bytes - slots_ * slot_bytes_;
     const std::int64_t room = std::max<std::int64_t>(0, limits_.smem_optin_bytes - fixed);
+    const std::string staged =
+        program_.batch == 1 ? ""
+                            : ", " + std::to_string(act_bytes_) + " of them the input vectors of " + std::to_string(program_.batch) + " sequences";
     return reject("shared-memory",
-                  "a block needs " + std::to_string(plan_.shared_bytes) + " bytes of shared memory (" + std::to_string(fixed) +
-                      " besides the ring); the device allows " + std::to_string(limits_.smem_optin_bytes) + ": smem_bytes_per_block at most " +
+                  "a block needs " + std::to_string(plan_.shared_bytes) + " bytes of shared memory (" + std::to_string(fixed) + " besides the ring" +
+                      staged + "); the device allows " + std::to_string(limits_.smem_optin_bytes) + ": smem_bytes_per_block at most " +
                       std::to_string(room / slot_bytes_or_one() * slot_bytes_or_one()),
                   {{"needed", plan_.shared_bytes},
                    {"fixed", fixed},
@@ -339,6 +390,13 @@ class Planner {
     define("BOOST", boost_);
     define("KV_BLOCK", program_.attention.kv_block);
     define("SPLITS", program_.attention.splits);
+    define("SPLIT_STEP", program_.attention.split_step);
+    define("BATCH", program_.batch);
+    define("LAYERS", spec_.layers);
+    define("ARGMAX_PARTIALS", argmax_partials());
+    define("ACT_STRIDE", act_stride_);
+    define("WIDE_SLOTS", wide_slots_);
+    define("WIDE_STRIDE", wide_stride_);
     define("MMA", config_.kernel.gemv_path == GemvPath::Mma ? 1 : 0);
     define("PACKED", packed_ ? 1 : 0);
     define("PUBLISH", config_.kernel.publish == Publish::Confirmed ? 1 : config_.kernel.publish == Publish::Flagged ? 2 : 0);
@@ -348,13 +406,21 @@ class Planner {
     define("SLOT_ARRIVALS", slot_arrivals_);
     define("PARTIAL_FLOATS", partial_floats_);
     define("ACT_BYTES", act_bytes_);
-    define("GROUP_BLOCKS", group_);
+    // A second set of sums and vectors needs the registers of half a group; two halves in turn make the same sums in the same order.
+    define("GROUP_BLOCKS", program_.batch > kSequencesAtOnce && group_ == 4 ? 2 : group_);
     define("SEG_HIDDEN", hidden_.seg);
     define("SEG_Q", q_.seg);
     define("SEG_INTER", inter_.seg);
     define("FULL_BARRIERS", options_.full_barriers ? 1 : 0);
     define("TRACE", options_.trace ? 1 : 0);
     define("TRACE_TASKS", options_.trace ? longest_queue_ : 1);
+  }
+
+  // Of one sequence. One sequence alone needs no such number: its kernel is the same for every placement.
+  std::int64_t argmax_partials() const {
+    if (program_.batch == 1) return 0;
+    const BufferId id = program_.find_buffer("argmax_partials");
+    return id == kNone ? 0 : program_.buffers[static_cast<std::size_t>(id)].bytes / program_.batch / (kArgmaxWords * dtype_bytes(DType::I32));
   }
 
   const Program& program_;
@@ -374,7 +440,7 @@ class Planner {
   bool hoist_ = false;
   Shape hidden_, q_, inter_;
   int slot_arrivals_ = 1, partial_floats_ = 0;
-  std::int64_t act_bytes_ = 0, table_bytes_ = 0, limbs_at_ = 0;
+  std::int64_t act_bytes_ = 0, act_stride_ = 0, wide_slots_ = 0, wide_stride_ = 0, table_bytes_ = 0, limbs_at_ = 0;
   std::uint32_t longest_queue_ = 1;
 };
 

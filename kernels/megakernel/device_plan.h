@@ -46,6 +46,7 @@ struct DevicePlan {
 };
 
 struct PlanOptions {
+  int batch = 0;            // sequences of a launch; 0: as many as the model was opened for
   std::string instruction;  // one kind alone (core/program/lower_instruction.h); empty: the whole step
   bool trace = false;
   bool fault_hang = false;  // fault injection: the first task of SM 0 never signals

@@ -1,5 +1,6 @@
 #include "kernels/megakernel/device_program.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace amk {
@@ -73,8 +74,17 @@ Result<DeviceProgram> DeviceProgram::create(std::shared_ptr<const Program> progr
 
 Status DeviceProgram::step(const DeviceWeights& weights, const DeviceSequence& sequence, const StepOptions& options, const cuda::Stream& stream) {
   if (weights.layout() != plan_.layout) return fail(ErrorKind::Internal, "the weights on the GPU have another layout than the program");
-  if (options.position < 0 || options.position >= program_->max_seq || options.position >= sequence.max_seq())
-    return bad_field("position", options.position, "0 to " + std::to_string(std::min(program_->max_seq, sequence.max_seq()) - 1));
+  const int batch = program_->batch;
+  if (options.first_seq < 0 || options.first_seq + batch > sequence.batch())
+    return bad_field("first_seq", options.first_seq,
+                     "a sequence with " + std::to_string(batch - 1) + " behind it, of " + std::to_string(sequence.batch()));
+  std::vector<int> positions = options.positions;
+  if (positions.empty()) positions.assign(static_cast<std::size_t>(batch), options.position);
+  if (positions.size() != static_cast<std::size_t>(batch))
+    return bad_field("positions", positions.size(), "one for each of " + std::to_string(batch) + " sequences");
+  for (const int position : positions)
+    if (position < 0 || position >= program_->max_seq || position >= sequence.max_seq())
+      return bad_field("position", position, "0 to " + std::to_string(std::min(program_->max_seq, sequence.max_seq()) - 1));
   if (sequence.max_seq() != program_->max_seq) return fail(ErrorKind::Internal, "the sequence's cache was made for another max_seq than the program");
   if (epoch_ >= program_->max_steps) {  // counters would overflow: start over while nothing runs
     AMK_CHECK(stream.synchronize());
@@ -89,10 +99,10 @@ Status DeviceProgram::step(const DeviceWeights& weights, const DeviceSequence& s
   p.embedding = static_cast<const unsigned char*>(pointer(weights.embedding()));
   p.rope = static_cast<const float*>(pointer(sequence.rope()));
   p.activations = static_cast<unsigned char*>(pointer(activations_.pointer()));
-  p.kv = static_cast<unsigned char*>(pointer(sequence.kv()));
-  p.logits = static_cast<float*>(pointer(sequence.logits()));
-  p.tokens = static_cast<int*>(pointer(sequence.tokens()));
-  p.next_token = static_cast<int*>(pointer(sequence.next_token()));
+  p.kv = static_cast<unsigned char*>(pointer(sequence.kv(options.first_seq)));
+  p.logits = static_cast<float*>(pointer(sequence.logits(options.first_seq)));
+  p.tokens = static_cast<int*>(pointer(sequence.tokens(options.first_seq)));
+  p.next_token = static_cast<int*>(pointer(sequence.next_token(options.first_seq)));
   p.counters = static_cast<int*>(pointer(counters_.pointer()));
   p.queues = static_cast<const amk_vm::QueueDesc*>(pointer(tables_.pointer()));
   p.tasks = static_cast<const amk_vm::TaskDesc*>(pointer(tables_.pointer() + tasks_at_));
@@ -101,9 +111,10 @@ Status DeviceProgram::step(const DeviceWeights& weights, const DeviceSequence& s
   p.abort_report = static_cast<amk_vm::AbortReport*>(pointer(report_.pointer()));
   p.trace = static_cast<unsigned long long*>(pointer(trace_.pointer()));
   p.budget_ns = budget_ns_;
-  p.position = options.position;
+  p.position = positions.front();
+  std::copy(positions.begin(), positions.end(), p.positions);
   p.epoch = static_cast<int>(epoch_);
-  p.feed_back = options.feed_back ? 1 : 0;
+  p.feed_back = static_cast<int>(!options.positions.empty() ? options.feed_back_each : options.feed_back ? (1u << batch) - 1 : 0u);
   p.tag_base = static_cast<unsigned>(static_cast<std::uint64_t>(epoch_) * (program_->instructions.size() + 1));
   cuda::Launch launch;
   launch.grid.x = static_cast<unsigned>(plan_.grid);

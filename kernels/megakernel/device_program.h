@@ -12,40 +12,46 @@
 
 namespace amk {
 
-// What outlives a candidate: tokens, KV cache, logits, RoPE table. One sequence; guard zones around everything a kernel writes.
+// What outlives a candidate: tokens, KV cache, logits of each sequence, RoPE table. Guard zones around everything a kernel writes.
 class DeviceSequence {
  public:
-  static Result<DeviceSequence> create(const ModelSpec& spec, const NumericFormat& format, int max_seq, const cuda::Stream& stream);
+  static Result<DeviceSequence> create(const ModelSpec& spec, const NumericFormat& format, int max_seq, const cuda::Stream& stream, int batch = 1);
 
-  cuda::DevicePtr tokens() const { return outputs_.pointer() + tokens_at_; }
-  cuda::DevicePtr next_token() const { return outputs_.pointer() + next_at_; }
-  cuda::DevicePtr logits() const { return outputs_.pointer() + logits_at_; }
-  cuda::DevicePtr kv() const { return kv_.pointer() + kGuardBytes; }
+  // Of one sequence; the next one's follow without a gap.
+  cuda::DevicePtr tokens(int seq = 0) const { return outputs_.pointer() + tokens_at_ + of(seq) * static_cast<std::uint64_t>(max_seq_ + 1) * 4; }
+  cuda::DevicePtr next_token(int seq = 0) const { return outputs_.pointer() + next_at_ + of(seq) * 4; }
+  cuda::DevicePtr logits(int seq = 0) const { return outputs_.pointer() + logits_at_ + of(seq) * static_cast<std::uint64_t>(spec_.vocab) * 4; }
+  cuda::DevicePtr kv(int seq = 0) const { return kv_.pointer() + kGuardBytes + of(seq) * static_cast<std::uint64_t>(kv_bytes_); }
   cuda::DevicePtr rope() const { return rope_.pointer(); }
-  std::int64_t kv_bytes() const { return kv_bytes_; }
+  std::int64_t kv_bytes() const { return kv_bytes_; }  // of one sequence
   int max_seq() const { return max_seq_; }
+  int batch() const { return batch_; }
   const ModelSpec& spec() const { return spec_; }
 
   // Sentinels over logits and next_token (NaN with a payload), so that what a step does not write shows.
   Status poison_outputs(const cuda::Stream& stream) const;
   // NaN over the cache's rows from `position` on: reading a row before it is written shows.
   Status poison_kv(const cuda::Stream& stream) const;
-  Status set_tokens(std::span<const int> tokens, int first, const cuda::Stream& stream) const;
-  Result<std::vector<float>> read_logits(const cuda::Stream& stream) const;
-  Status read_logits(std::vector<float>& out, const cuda::Stream& stream) const;  // into memory that is used again
-  Result<int> read_next_token(const cuda::Stream& stream) const;
-  Result<std::vector<int>> read_tokens(int first, int count, const cuda::Stream& stream) const;
+  Status set_tokens(std::span<const int> tokens, int first, const cuda::Stream& stream, int seq = 0) const;
+  Result<std::vector<float>> read_logits(const cuda::Stream& stream, int seq = 0) const;
+  Status read_logits(std::vector<float>& out, const cuda::Stream& stream, int seq = 0) const;  // into memory that is used again
+  Result<int> read_next_token(const cuda::Stream& stream, int seq = 0) const;
+  Result<std::vector<int>> read_tokens(int first, int count, const cuda::Stream& stream, int seq = 0) const;
   // Bytes of the guard zones that changed since create(); 0 is right.
   Result<std::int64_t> damaged_guards(const cuda::Stream& stream) const;
-  // Elements [first, first + …) of a layer's K or V cache, [kv_heads, max_seq, head_dim] as stored. Waits. InvalidArgument outside it.
+  // Elements [first, first + …) of a layer's K or V cache of the first sequence, [kv_heads, max_seq, head_dim] as stored. Waits. InvalidArgument
+  // outside it.
   Status write_cache(int layer, bool values, std::int64_t first, std::span<const std::byte> bytes, const cuda::Stream& stream) const;
   Result<std::vector<std::byte>> read_cache(int layer, bool values, std::int64_t first, std::int64_t count, const cuda::Stream& stream) const;
 
  private:
   Result<cuda::DevicePtr> cache_at(int layer, bool values, std::int64_t first, std::int64_t count) const;
   Status fill_guards(const cuda::Stream& stream) const;
+  static std::uint64_t of(int n) { return static_cast<std::uint64_t>(n); }
+  std::uint64_t token_bytes() const { return of(batch_) * of(max_seq_ + 1) * 4; }
+  std::uint64_t logit_bytes() const { return of(batch_) * of(spec_.vocab) * 4; }
   ModelSpec spec_;
-  int max_seq_ = 0;
+  int max_seq_ = 0, batch_ = 1;
   cuda::Memory outputs_, kv_, rope_;
   std::uint64_t tokens_at_ = 0, next_at_ = 0, logits_at_ = 0;
   std::int64_t kv_bytes_ = 0;
@@ -57,6 +63,10 @@ constexpr unsigned char kGuardByte = 0xa5;
 struct StepOptions {
   int position = 0;
   bool feed_back = false;  // tokens[position + 1] = argmax
+  // A batch whose sequences have positions of their own: one each, and a bit each that says the same as feed_back. Empty: all as above.
+  std::vector<int> positions = {};
+  unsigned feed_back_each = 0;
+  int first_seq = 0;  // which sequence the program's first is: a program of one sequence runs on any
 };
 
 class DeviceProgram {

@@ -12,19 +12,21 @@ std::uint64_t align_up(std::uint64_t value) { return (value + kAlign - 1) / kAli
 
 }  // namespace
 
-Result<DeviceSequence> DeviceSequence::create(const ModelSpec& spec, const NumericFormat& format, int max_seq, const cuda::Stream& stream) {
+Result<DeviceSequence> DeviceSequence::create(const ModelSpec& spec, const NumericFormat& format, int max_seq, const cuda::Stream& stream,
+                                              int batch) {
   DeviceSequence s;
   s.spec_ = spec;
   s.max_seq_ = max_seq;
+  s.batch_ = batch;
   // guard | tokens | guard | next token | guard | logits | guard
   s.tokens_at_ = kGuardBytes;
-  s.next_at_ = align_up(s.tokens_at_ + static_cast<std::uint64_t>(max_seq + 1) * 4) + kGuardBytes;
-  s.logits_at_ = align_up(s.next_at_ + 4) + kGuardBytes;
-  const std::uint64_t end = align_up(s.logits_at_ + static_cast<std::uint64_t>(spec.vocab) * 4) + kGuardBytes;
+  s.next_at_ = align_up(s.tokens_at_ + s.token_bytes()) + kGuardBytes;
+  s.logits_at_ = align_up(s.next_at_ + of(batch) * 4) + kGuardBytes;
+  const std::uint64_t end = align_up(s.logits_at_ + s.logit_bytes()) + kGuardBytes;
   AMK_TRY(outputs, cuda::Memory::allocate(end));
   s.outputs_ = std::move(outputs);
   s.kv_bytes_ = std::int64_t{2} * spec.layers * spec.kv_rows() * max_seq * dtype_bytes(format.kv);
-  AMK_TRY(kv, cuda::Memory::allocate(static_cast<std::size_t>(s.kv_bytes_ + 2 * kGuardBytes)));
+  AMK_TRY(kv, cuda::Memory::allocate(static_cast<std::size_t>(batch * s.kv_bytes_ + 2 * kGuardBytes)));
   s.kv_ = std::move(kv);
   const std::size_t half = static_cast<std::size_t>(spec.head_dim / 2);
   std::vector<float> table(static_cast<std::size_t>(max_seq) * half * 2);
@@ -44,55 +46,56 @@ Result<DeviceSequence> DeviceSequence::create(const ModelSpec& spec, const Numer
 
 Status DeviceSequence::fill_guards(const cuda::Stream& stream) const {
   AMK_CHECK(cuda::fill_u8(outputs_.pointer(), kGuardByte, outputs_.bytes(), stream));
-  AMK_CHECK(cuda::fill_u8(tokens(), 0, static_cast<std::size_t>(max_seq_ + 1) * 4, stream));
+  AMK_CHECK(cuda::fill_u8(tokens(), 0, token_bytes(), stream));
   AMK_CHECK(cuda::fill_u8(kv_.pointer(), kGuardByte, static_cast<std::size_t>(kGuardBytes), stream));
-  return cuda::fill_u8(kv() + static_cast<std::uint64_t>(kv_bytes_), kGuardByte, static_cast<std::size_t>(kGuardBytes), stream);
+  return cuda::fill_u8(kv(batch_), kGuardByte, static_cast<std::size_t>(kGuardBytes), stream);
 }
 
 Status DeviceSequence::poison_outputs(const cuda::Stream& stream) const {
-  AMK_CHECK(cuda::fill_u32(next_token(), kPoisonWord, 1, stream));
-  return cuda::fill_u32(logits(), kPoisonWord, static_cast<std::size_t>(spec_.vocab), stream);
+  AMK_CHECK(cuda::fill_u32(next_token(), kPoisonWord, of(batch_), stream));
+  return cuda::fill_u32(logits(), kPoisonWord, logit_bytes() / 4, stream);
 }
 
 Status DeviceSequence::poison_kv(const cuda::Stream& stream) const {
-  return cuda::fill_u8(kv(), 0xff, static_cast<std::size_t>(kv_bytes_), stream);  // NaN in bf16, fp16 and fp32
+  return cuda::fill_u8(kv(), 0xff, of(batch_) * static_cast<std::size_t>(kv_bytes_), stream);  // NaN in bf16, fp16 and fp32
 }
 
-Status DeviceSequence::set_tokens(std::span<const int> values, int first, const cuda::Stream& stream) const {
+Status DeviceSequence::set_tokens(std::span<const int> values, int first, const cuda::Stream& stream, int seq) const {
+  if (seq < 0 || seq >= batch_) return bad_field("seq", seq, "0 to " + std::to_string(batch_ - 1));
   if (first < 0 || first + static_cast<std::int64_t>(values.size()) > max_seq_ + 1)
     return bad_field("tokens", first, "positions within the sequence");
   for (const int t : values) {
     if (t < 0 || t >= spec_.vocab) return bad_field("token", t, "0 to " + std::to_string(spec_.vocab - 1));
   }
   if (values.empty()) return {};
-  AMK_CHECK(cuda::copy_to_device(tokens() + static_cast<std::uint64_t>(first) * 4, values.data(), values.size() * 4, stream));
+  AMK_CHECK(cuda::copy_to_device(tokens(seq) + static_cast<std::uint64_t>(first) * 4, values.data(), values.size() * 4, stream));
   return stream.synchronize();  // the source is the caller's
 }
 
-Status DeviceSequence::read_logits(std::vector<float>& out, const cuda::Stream& stream) const {
+Status DeviceSequence::read_logits(std::vector<float>& out, const cuda::Stream& stream, int seq) const {
   out.resize(static_cast<std::size_t>(spec_.vocab));
-  AMK_CHECK(cuda::copy_to_host(out.data(), logits(), out.size() * 4, stream));
+  AMK_CHECK(cuda::copy_to_host(out.data(), logits(seq), out.size() * 4, stream));
   return stream.synchronize();
 }
 
-Result<std::vector<float>> DeviceSequence::read_logits(const cuda::Stream& stream) const {
+Result<std::vector<float>> DeviceSequence::read_logits(const cuda::Stream& stream, int seq) const {
   std::vector<float> out;
-  AMK_CHECK(read_logits(out, stream));
+  AMK_CHECK(read_logits(out, stream, seq));
   return out;
 }
 
-Result<int> DeviceSequence::read_next_token(const cuda::Stream& stream) const {
+Result<int> DeviceSequence::read_next_token(const cuda::Stream& stream, int seq) const {
   int token = 0;
-  AMK_CHECK(cuda::copy_to_host(&token, next_token(), 4, stream));
+  AMK_CHECK(cuda::copy_to_host(&token, next_token(seq), 4, stream));
   AMK_CHECK(stream.synchronize());
   return token;
 }
 
-Result<std::vector<int>> DeviceSequence::read_tokens(int first, int count, const cuda::Stream& stream) const {
+Result<std::vector<int>> DeviceSequence::read_tokens(int first, int count, const cuda::Stream& stream, int seq) const {
   if (first < 0 || count < 0 || first + count > max_seq_ + 1) return bad_field("tokens", first, "positions within the sequence");
   std::vector<int> out(static_cast<std::size_t>(count));
   if (count == 0) return out;
-  AMK_CHECK(cuda::copy_to_host(out.data(), tokens() + static_cast<std::uint64_t>(first) * 4, out.size() * 4, stream));
+  AMK_CHECK(cuda::copy_to_host(out.data(), tokens(seq) + static_cast<std::uint64_t>(first) * 4, out.size() * 4, stream));
   AMK_CHECK(stream.synchronize());
   return out;
 }
@@ -102,12 +105,11 @@ Result<std::int64_t> DeviceSequence::damaged_guards(const cuda::Stream& stream) 
   AMK_CHECK(cuda::copy_to_host(bytes.data(), outputs_.pointer(), bytes.size(), stream));
   std::vector<unsigned char> kv_guards(static_cast<std::size_t>(2 * kGuardBytes));
   AMK_CHECK(cuda::copy_to_host(kv_guards.data(), kv_.pointer(), static_cast<std::size_t>(kGuardBytes), stream));
-  AMK_CHECK(cuda::copy_to_host(kv_guards.data() + kGuardBytes, kv() + static_cast<std::uint64_t>(kv_bytes_), static_cast<std::size_t>(kGuardBytes),
-                               stream));
+  AMK_CHECK(cuda::copy_to_host(kv_guards.data() + kGuardBytes, kv(batch_), static_cast<std::size_t>(kGuardBytes), stream));
   AMK_CHECK(stream.synchronize());
   const auto owned = [&](std::uint64_t i) {
-    return (i >= tokens_at_ && i < tokens_at_ + static_cast<std::uint64_t>(max_seq_ + 1) * 4) || (i >= next_at_ && i < next_at_ + 4) ||
-           (i >= logits_at_ && i < logits_at_ + static_cast<std::uint64_t>(spec_.vocab) * 4);
+    return (i >= tokens_at_ && i < tokens_at_ + token_bytes()) || (i >= next_at_ && i < next_at_ + of(batch_) * 4) ||
+           (i >= logits_at_ && i < logits_at_ + logit_bytes());
   };
   std::int64_t damaged = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i) damaged += !owned(i) && bytes[i] != kGuardByte ? 1 : 0;

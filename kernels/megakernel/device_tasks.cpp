@@ -20,7 +20,8 @@ class Filler {
   Result<amk_vm::TaskDesc> fill() {
     amk_vm::TaskDesc d{};
     d.op = static_cast<std::uint8_t>(task_.op);
-    d.matrix = static_cast<std::uint8_t>(task_.matrix);
+    const bool alone = task_.op == Opcode::AttentionTile || task_.op == Opcode::Argmax;
+    d.matrix = static_cast<std::uint8_t>(alone ? task_.seq : static_cast<int>(task_.matrix));
     d.fused = static_cast<std::uint16_t>(task_.fused);
     d.row_begin = static_cast<std::uint32_t>(task_.row_begin);
     d.row_end = static_cast<std::uint32_t>(task_.row_end);

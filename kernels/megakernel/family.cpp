@@ -26,6 +26,7 @@ class MegakernelFamily final : public KernelFamily {
       const std::string_view op = workload.substr(at + 1);
       if (!is_instruction_op(op)) return bad_field("model", std::string(workload), "MODEL#op with op one of: " + accepted_instruction_ops());
       AMK_TRY(whole, open_model(workload.substr(0, at), target));
+      if (whole->batch() != 1) return bad_field("model", std::string(workload), "MODEL#op of one sequence: an instruction alone has no batch");
       AMK_TRY(alone, InstructionWorkload::create(std::move(whole), op));
       return std::shared_ptr<const Workload>(std::move(alone));
     }

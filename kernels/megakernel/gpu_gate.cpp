@@ -37,11 +37,11 @@ Distance distance(std::span<const float> oracle, std::span<const float> other) {
 
 }  // namespace
 
-GpuReference::Plan GpuReference::plan(const ModelSpec& spec, int max_seq, std::uint64_t seed) {
+GpuReference::Plan GpuReference::plan(const ModelSpec& spec, int max_seq, std::uint64_t seed, int sequences) {
   Plan plan;
   plan.tokens = std::min(max_seq, kTimedFrom + kTimedTokens);
-  const int by_work =
-      static_cast<int>(std::clamp(kOracleWork / (2.0 * static_cast<double>(spec.parameters())), static_cast<double>(kFewestPositions), 1e6));
+  const int by_work = static_cast<int>(
+      std::clamp(kOracleWork / sequences / (2.0 * static_cast<double>(spec.parameters())), static_cast<double>(kFewestPositions), 1e6));
   const int reach = std::min(plan.tokens, by_work);
   std::set<int> chosen;
   const auto take = [&](int position) {

@@ -22,7 +22,8 @@ class GpuReference {
     std::vector<int> positions;  // ascending, whose logits are compared
   };
   // Positions from an empty cache, around the edges of KV blocks of 64, 128 and 256, and drawn by `seed`, as far as the oracle's work allows.
-  static Plan plan(const ModelSpec& spec, int max_seq, std::uint64_t seed);
+  // `sequences`: how many share that work.
+  static Plan plan(const ModelSpec& spec, int max_seq, std::uint64_t seed, int sequences = 1);
 
   // Runs the oracle and the native forward once. `seed` draws the tokens.
   static Result<std::shared_ptr<const GpuReference>> create(const std::shared_ptr<const Weights>& weights, const Plan& plan, std::uint64_t seed,

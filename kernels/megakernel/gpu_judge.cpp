@@ -8,6 +8,7 @@
 #include "core/base/json.h"
 #include "core/target/cost_model.h"
 #include "kernels/evaluator/gpu_lock.h"
+#include "kernels/megakernel/logit_distance.h"
 #include "kernels/timed_verdict.h"
 
 namespace amk {
@@ -38,6 +39,34 @@ std::uint64_t fresh_seed() {
   return std::uint64_t{device()} << 32 | device();
 }
 
+constexpr int kDelay = 5;  // steps between the beginnings of a batch's sequences: their positions differ, also across the edges of KV blocks
+
+struct BatchAnswer {
+  Correctness correctness;
+  std::string failure;
+};
+
+// Every sequence against its own oracle; and what the worker saw of it alone.
+BatchAnswer compare_batch(const std::vector<std::shared_ptr<const GpuReference>>& all, std::size_t vocab, std::span<const float> outputs,
+                          const Json& reply) {
+  BatchAnswer answer;
+  const auto next = reply.at("next_tokens").get<std::vector<int>>();
+  const bool repeatable = reply.value("repeatable", false);
+  std::size_t at = 0;
+  for (std::size_t s = 0; s < all.size(); ++s) {
+    const std::size_t count = all[s]->positions().size();
+    if (next.size() < at + count || outputs.size() < (at + count) * vocab) return {{}, "the worker returned fewer logits than asked for"};
+    const auto outcome = all[s]->compare(outputs.subspan(at * vocab, count * vocab), std::span(next).subspan(at, count), repeatable);
+    if (s == 0) answer.correctness = outcome.correctness;
+    if (s > 0) merge(answer.correctness, outcome.correctness);
+    if (answer.failure.empty() && !outcome.correct) answer.failure = "sequence " + std::to_string(s) + ": " + outcome.failure;
+    at += count;
+  }
+  if (answer.failure.empty() && (reply.value("alone", 0) == 0 || !reply.value("alone_equal", false)))
+    answer.failure = "a sequence of the batch has not the bits that it has alone";
+  return answer;
+}
+
 }  // namespace
 
 GpuJudge::GpuJudge(GpuDevice device, DeviceJudgeOptions options, WorkerLink& link)
@@ -60,14 +89,18 @@ Status GpuJudge::open_model(const MegakernelWorkload& workload, const Progress& 
   return {};
 }
 
-Result<std::shared_ptr<const GpuReference>> GpuJudge::reference(const MegakernelWorkload& workload, const Progress& progress) {
-  std::shared_ptr<const GpuReference>& held = references_[workload.id()];
-  if (held == nullptr) {
+Result<GpuJudge::References> GpuJudge::references(const MegakernelWorkload& workload, const Progress& progress) {
+  References& held = references_[workload.id()];
+  if (held.empty()) {
     if (progress.report) progress.report(0.05, "running the oracle");
-    const std::uint64_t seed = fresh_seed();  // no candidate can know the tokens
     AMK_TRY(weights, load_weights(workload.model()));
-    const auto plan = GpuReference::plan(workload.model().spec, workload.lowering_target().max_seq, seed);
-    AMK_TRY(made, GpuReference::create(weights, plan, seed, progress.stop));
+    References made;
+    for (int seq = 0; seq < workload.batch(); ++seq) {
+      const std::uint64_t seed = fresh_seed();  // no candidate can know the tokens
+      const auto plan = GpuReference::plan(workload.model().spec, workload.lowering_target().max_seq, seed, workload.batch());
+      AMK_TRY(one, GpuReference::create(weights, plan, seed, progress.stop));
+      made.push_back(std::move(one));
+    }
     held = std::move(made);
   }
   return held;
@@ -77,7 +110,9 @@ Result<BuiltCandidate> GpuJudge::build(const MegakernelWorkload& workload, const
   AMK_TRY(config, workload.parse(canonical));
   AMK_TRY(compiler, NvrtcCompiler::open());
   AMK_TRY(cache, BuildCache::open(options_.cache_folder));
-  return build_candidate(workload.model().spec, config, limits_of(device_), workload.lowering_target().max_seq, compiler, cache, options);
+  PlanOptions own = options;
+  own.batch = workload.batch();
+  return build_candidate(workload.model().spec, config, limits_of(device_), workload.lowering_target().max_seq, compiler, cache, own);
 }
 
 // The worker failed during a candidate's turn.
@@ -95,19 +130,30 @@ Result<Verdict> GpuJudge::blame(Verdict verdict, const Error& error, const Progr
 
 // A whole step: the oracle's logits behind its own tokens.
 Result<GpuJudge::Question> GpuJudge::question(const MegakernelWorkload& workload, const Progress& progress) {
-  AMK_TRY(expected, reference(workload, progress));
+  AMK_TRY(all, references(workload, progress));
   const ModelSpec& spec = workload.model().spec;
   Question out;
-  out.check = {{"tokens", expected->tokens()}, {"positions", expected->positions()}};
-  out.compare = [expected](std::span<const float> outputs, const Json& reply) -> Answer {
-    const auto outcome = expected->compare(outputs, reply.at("next_tokens").get<std::vector<int>>(), reply.value("repeatable", false));
-    return {outcome.correctness, outcome.failure};
-  };
-  const int total = static_cast<int>(expected->tokens().size());
+  if (all.size() == 1) {
+    out.check = {{"tokens", all[0]->tokens()}, {"positions", all[0]->positions()}};
+    out.compare = [expected = all[0]](std::span<const float> outputs, const Json& reply) -> Answer {
+      const auto outcome = expected->compare(outputs, reply.at("next_tokens").get<std::vector<int>>(), reply.value("repeatable", false));
+      return {outcome.correctness, outcome.failure};
+    };
+  } else {
+    Json sequences = Json::array();
+    for (std::size_t s = 0; s < all.size(); ++s)
+      sequences.push_back({{"tokens", all[s]->tokens()}, {"positions", all[s]->positions()}, {"delay", kDelay * static_cast<int>(s)}});
+    out.check = {{"sequences", std::move(sequences)}};
+    out.compare = [all, vocab = static_cast<std::size_t>(spec.vocab)](std::span<const float> outputs, const Json& reply) {
+      auto answer = compare_batch(all, vocab, outputs, reply);
+      return Answer{answer.correctness, std::move(answer.failure)};
+    };
+  }
+  const int total = static_cast<int>(all[0]->tokens().size());
   out.flush = spec.decode_weight_bytes() < kColdFactor * device_.l2_bytes;
   out.tokens = out.flush ? 1 : std::min(kTimedTokens, total);
   out.first = total - out.tokens;
-  out.floor = decode_roofline(spec, workload.target(), out.first, dtype_bytes(gpu_format(spec.dtype).kv));
+  out.floor = decode_roofline(spec, workload.target(), out.first, dtype_bytes(gpu_format(spec.dtype).kv), workload.batch());
   return out;
 }
 
@@ -259,7 +305,15 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
 }
 
 Result<GpuDecode> GpuJudge::decode(const MegakernelWorkload& workload, const Json& canonical, const std::vector<int>& prompt, int count, bool logits,
-                                   const Progress& progress) try {
+                                   const Progress& progress) {
+  AMK_TRY(all, decode(workload, canonical, std::vector<std::vector<int>>{prompt}, count, logits, progress));
+  return std::move(all.front());
+}
+
+Result<std::vector<GpuDecode>> GpuJudge::decode(const MegakernelWorkload& workload, const Json& canonical,
+                                                const std::vector<std::vector<int>>& prompts, int count, bool logits, const Progress& progress) try {
+  if (prompts.size() != static_cast<std::size_t>(workload.batch()))
+    return bad_field("prompts", prompts.size(), "one for each of " + std::to_string(workload.batch()) + " sequences");
   AMK_TRY(config, workload.parse(canonical));
   AMK_TRY(built, build(workload, canonical));  // errors of the schedule before the GPU is taken
   (void)built;
@@ -267,13 +321,23 @@ Result<GpuDecode> GpuJudge::decode(const MegakernelWorkload& workload, const Jso
   AMK_TRY(lock, GpuLock::acquire(
                     device_.uuid, options_.lock_limit, [&progress] { return progress.stop.stop_requested(); }, options_.lock_folder));
   AMK_CHECK(open_model(workload, progress));
-  const auto limit = options_.check_limit + std::chrono::milliseconds(20 * (static_cast<std::int64_t>(prompt.size()) + count));
-  AMK_TRY(reply, call({{"op", "decode"}, {"config", to_json(config)}, {"prompt", prompt}, {"count", count}, {"logits", logits}}, limit, progress));
-  GpuDecode out;
-  out.ids = reply.body.at("generated_ids").get<std::vector<int>>();
-  out.tokens_processed = reply.body.at("tokens_processed").get<int>();
-  out.logits.resize(reply.payload.size() / sizeof(float));
-  std::memcpy(out.logits.data(), reply.payload.data(), out.logits.size() * sizeof(float));
+  std::size_t longest = 0;
+  for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
+  const auto limit = options_.check_limit + std::chrono::milliseconds(20 * (static_cast<std::int64_t>(longest) + count));
+  AMK_TRY(reply, call({{"op", "decode"}, {"config", to_json(config)}, {"prompts", prompts}, {"count", count}, {"logits", logits}}, limit, progress));
+  std::vector<GpuDecode> out;
+  std::size_t at = 0;
+  for (std::size_t s = 0; s < prompts.size(); ++s) {
+    GpuDecode& d = out.emplace_back();
+    d.ids = reply.body.at("generated_ids").at(s).get<std::vector<int>>();
+    d.tokens_processed = reply.body.at("tokens_processed").at(s).get<int>();
+    if (!logits) continue;
+    d.logits.resize(static_cast<std::size_t>(d.tokens_processed) * static_cast<std::size_t>(workload.model().spec.vocab));
+    const std::size_t bytes = d.logits.size() * sizeof(float);
+    if (at + bytes > reply.payload.size()) return fail(ErrorKind::Internal, "the GPU worker returned fewer logits than tokens");
+    std::memcpy(d.logits.data(), reply.payload.data() + at, bytes);
+    at += bytes;
+  }
   return out;
 } catch (const Json::exception& e) {
   return malformed(e);

@@ -34,6 +34,9 @@ class GpuJudge final : public DeviceJudge {
   // Greedy decoding with the given config, token fed back on the device.
   Result<GpuDecode> decode(const MegakernelWorkload& workload, const Json& canonical, const std::vector<int>& prompt, int count, bool logits,
                            const Progress& progress);
+  // A prompt for each sequence of the workload's batch; the results in the same order.
+  Result<std::vector<GpuDecode>> decode(const MegakernelWorkload& workload, const Json& canonical, const std::vector<std::vector<int>>& prompts,
+                                        int count, bool logits, const Progress& progress);
 
   // One step at `position` with timestamps in the kernel, behind a decode of the tokens before it.
   struct Traced {
@@ -59,7 +62,8 @@ class GpuJudge final : public DeviceJudge {
   };
   Result<Question> question(const MegakernelWorkload& workload, const Progress& progress);
   Result<Question> question(const InstructionWorkload& workload, const Progress& progress);
-  Result<std::shared_ptr<const GpuReference>> reference(const MegakernelWorkload& workload, const Progress& progress);
+  using References = std::vector<std::shared_ptr<const GpuReference>>;  // [sequence]
+  Result<References> references(const MegakernelWorkload& workload, const Progress& progress);
   Status open_model(const MegakernelWorkload& workload, const Progress& progress);
   Result<BuiltCandidate> build(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options = {}) const;
   Result<Message> call(Json request, std::chrono::milliseconds limit, const Progress& progress);
@@ -69,7 +73,7 @@ class GpuJudge final : public DeviceJudge {
   DeviceJudgeOptions options_;
   WorkerLink& link_;
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const GpuReference>> references_;            // by workload id
+  std::map<std::string, References> references_;                                     // by workload id
   std::map<std::string, std::shared_ptr<const InstructionReference>> instructions_;  // by workload id
 };
 

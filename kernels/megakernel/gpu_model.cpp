@@ -1,5 +1,7 @@
 #include "kernels/megakernel/gpu_model.h"
 
+#include <algorithm>
+
 #include "core/program/lower_instruction.h"
 #include "core/program/validator.h"
 
@@ -22,6 +24,7 @@ Result<BuiltCandidate> build_candidate(const ModelSpec& spec, const ScheduleConf
   target.sm_count = limits.sm_count;
   target.smem_optin_bytes = limits.smem_optin_bytes;
   target.max_seq = max_seq;
+  target.batch = std::max(1, options.batch);
   const NumericFormat format = gpu_format(spec.dtype);
   AMK_TRY(program,
           options.instruction.empty() ? lower(spec, config, target, format) : lower_instruction(spec, options.instruction, config, target, format));
@@ -41,7 +44,7 @@ Result<BuiltCandidate> build_candidate(const ModelSpec& spec, const ScheduleConf
 }
 
 Result<std::unique_ptr<GpuModel>> GpuModel::open(const GpuDevice& device, std::shared_ptr<const Weights> weights, int max_seq,
-                                                 const std::filesystem::path& cache_folder) {
+                                                 const std::filesystem::path& cache_folder, int batch) {
   if (!device.cooperative_launch) return fail(ErrorKind::Unavailable, device.product + " has no cooperative launch");
   if (device.sm_major < 8) return fail(ErrorKind::Unavailable, device.product + " is older than compute capability 8.0");
   AMK_TRY(context, cuda::Context::open(device.ordinal));
@@ -50,13 +53,16 @@ Result<std::unique_ptr<GpuModel>> GpuModel::open(const GpuDevice& device, std::s
   AMK_TRY(cache, BuildCache::open(cache_folder));
   std::unique_ptr<GpuModel> model(new GpuModel(device, std::move(context), std::move(stream), std::move(weights), compiler, std::move(cache)));
   model->max_seq_ = max_seq;
-  AMK_TRY(sequence, DeviceSequence::create(model->spec(), gpu_format(model->spec().dtype), max_seq, model->stream_));
+  model->batch_ = batch;
+  AMK_TRY(sequence, DeviceSequence::create(model->spec(), gpu_format(model->spec().dtype), max_seq, model->stream_, batch));
   model->sequence_ = std::move(sequence);
   return model;
 }
 
 Result<BuiltCandidate> GpuModel::build(const ScheduleConfig& config, const PlanOptions& options) const {
-  return build_candidate(spec(), config, limits_of(device_), max_seq_, compiler_, cache_, options);
+  PlanOptions own = options;
+  if (own.batch == 0) own.batch = batch_;
+  return build_candidate(spec(), config, limits_of(device_), max_seq_, compiler_, cache_, own);
 }
 
 Result<const DeviceWeights*> GpuModel::layout_weights(WeightLayout layout) {

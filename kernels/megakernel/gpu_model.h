@@ -1,4 +1,4 @@
-// One model on one GPU: its weights (one copy per layout), its sequence, and candidates made from configs. Owns the context's use on this
+// One model on one GPU: its weights (one copy per layout), its sequences, and candidates made from configs. Owns the context's use on this
 // thread; not thread-safe.
 #pragma once
 
@@ -34,7 +34,7 @@ Result<BuiltCandidate> build_candidate(const ModelSpec& spec, const ScheduleConf
 class GpuModel {
  public:
   static Result<std::unique_ptr<GpuModel>> open(const GpuDevice& device, std::shared_ptr<const Weights> weights, int max_seq,
-                                                const std::filesystem::path& cache_folder);
+                                                const std::filesystem::path& cache_folder, int batch = 1);
 
   Result<BuiltCandidate> build(const ScheduleConfig& config, const PlanOptions& options = {}) const;
   Result<DeviceProgram> load(const BuiltCandidate& candidate);  // uploads the layout's weights at first use
@@ -68,7 +68,7 @@ class GpuModel {
   std::shared_ptr<const Weights> weights_;
   NvrtcCompiler compiler_;
   BuildCache cache_;
-  int max_seq_ = 0;
+  int max_seq_ = 0, batch_ = 1;
   DeviceSequence sequence_;
   std::map<WeightLayout, DeviceWeights> layouts_;
 };

@@ -21,6 +21,44 @@ std::uint64_t hash_logits(std::span<const float> logits) { return hash64({reinte
 
 constexpr std::uint32_t kExponentMask = 0x7f800000;  // all ones: infinity or NaN
 
+// What one step left of a sequence.
+struct StepOutputs {
+  std::vector<float> logits;
+  int next = 0;
+  std::uint64_t hash = 0;
+};
+
+// Into memory that is used again.
+Status read_step(const GpuModel& model, int seq, StepOutputs& out) {
+  AMK_CHECK(model.sequence().read_logits(out.logits, model.stream(), seq));
+  AMK_TRY(next, model.sequence().read_next_token(model.stream(), seq));
+  out.next = next;
+  out.hash = hash_logits(out.logits) ^ static_cast<std::uint64_t>(next);
+  return {};
+}
+
+void add_step(const StepOutputs& seen, std::span<const int> positions, int position, CheckedRun& run) {
+  std::uint32_t unwritten = 0, not_finite = 0;  // of words, so that the loop is a few vector instructions
+  for (const float v : seen.logits) {
+    const auto word = std::bit_cast<std::uint32_t>(v);
+    unwritten += word == kPoisonWord ? 1 : 0;
+    not_finite += (word & kExponentMask) == kExponentMask ? 1 : 0;
+  }
+  run.unwritten += unwritten;
+  run.not_finite += not_finite;
+  run.unwritten += static_cast<std::uint32_t>(seen.next) == kPoisonWord ? 1 : 0;
+  run.hashes.push_back(seen.hash);
+  run.next_tokens.push_back(seen.next);
+  if (std::binary_search(positions.begin(), positions.end(), position)) run.logits.insert(run.logits.end(), seen.logits.begin(), seen.logits.end());
+}
+
+// Of all sequences together, in their order.
+std::uint64_t joined(std::span<const std::uint64_t> hashes) {
+  std::uint64_t all = 0;
+  for (const std::uint64_t h : hashes) all = all * 0x9E3779B97F4A7C15ull + h;
+  return all;
+}
+
 std::string payload_of(std::span<const float> logits) { return {reinterpret_cast<const char*>(logits.data()), logits.size_bytes()}; }
 
 Json program_facts(const DeviceProgram& program, const BuiltCandidate& built) {
@@ -30,32 +68,59 @@ Json program_facts(const DeviceProgram& program, const BuiltCandidate& built) {
 
 }  // namespace
 
-Result<CheckedRun> run_checked(GpuModel& model, DeviceProgram& program, std::span<const int> tokens, std::span<const int> positions) {
+Result<CheckedRun> run_checked(GpuModel& model, DeviceProgram& program, std::span<const int> tokens, std::span<const int> positions, int seq) {
   const DeviceSequence& sequence = model.sequence();
   const cuda::Stream& stream = model.stream();
   CheckedRun run;
-  std::vector<float> logits;
-  AMK_CHECK(sequence.set_tokens(tokens, 0, stream));
+  StepOutputs seen;
+  AMK_CHECK(sequence.set_tokens(tokens, 0, stream, seq));
   AMK_CHECK(sequence.poison_kv(stream));
   for (std::size_t p = 0; p < tokens.size(); ++p) {
     AMK_CHECK(sequence.poison_outputs(stream));
     AMK_CHECK(program.poison_activations(stream));
-    AMK_CHECK(model.run(program, {static_cast<int>(p), false}));
-    AMK_CHECK(sequence.read_logits(logits, stream));
-    AMK_TRY(next, sequence.read_next_token(stream));
-    std::uint32_t unwritten = 0, not_finite = 0;  // of words, so that the loop is a few vector instructions
-    for (const float v : logits) {
-      const auto word = std::bit_cast<std::uint32_t>(v);
-      unwritten += word == kPoisonWord ? 1 : 0;
-      not_finite += (word & kExponentMask) == kExponentMask ? 1 : 0;
+    StepOptions options;
+    options.position = static_cast<int>(p);
+    options.first_seq = seq;
+    AMK_CHECK(model.run(program, options));
+    AMK_CHECK(read_step(model, seq, seen));
+    add_step(seen, positions, static_cast<int>(p), run);
+  }
+  return run;
+}
+
+Result<BatchRun> run_checked_batch(GpuModel& model, DeviceProgram& program, std::span<const SequenceRun> sequences) {
+  const DeviceSequence& device = model.sequence();
+  const cuda::Stream& stream = model.stream();
+  BatchRun run;
+  run.sequences.resize(sequences.size());
+  int steps = 0;
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    AMK_CHECK(device.set_tokens(sequences[s].tokens, 0, stream, static_cast<int>(s)));
+    steps = std::max(steps, sequences[s].delay + static_cast<int>(sequences[s].tokens.size()));
+  }
+  AMK_CHECK(device.poison_kv(stream));
+  StepOutputs seen;
+  std::vector<std::uint64_t> early(sequences.size(), 0);  // of the first position, while a sequence has not begun
+  for (int step = 0; step < steps; ++step) {
+    AMK_CHECK(device.poison_outputs(stream));
+    AMK_CHECK(program.poison_activations(stream));
+    StepOptions options;
+    for (const SequenceRun& s : sequences) options.positions.push_back(std::clamp(step - s.delay, 0, static_cast<int>(s.tokens.size()) - 1));
+    AMK_CHECK(model.run(program, options));
+    for (std::size_t s = 0; s < sequences.size(); ++s) {
+      AMK_CHECK(read_step(model, static_cast<int>(s), seen));
+      CheckedRun& own = run.sequences[s];
+      const int position = step - sequences[s].delay;
+      if (position >= 0 && position < static_cast<int>(sequences[s].tokens.size())) {
+        add_step(seen, sequences[s].positions, position, own);
+        run.steady = run.steady && (position > 0 || step == 0 || own.hashes[0] == early[s]);
+      } else if (position < 0) {
+        run.steady = run.steady && (step == 0 || seen.hash == early[s]);
+        early[s] = seen.hash;
+      } else {
+        run.steady = run.steady && seen.hash == own.hashes.back();
+      }
     }
-    run.unwritten += unwritten;
-    run.not_finite += not_finite;
-    run.unwritten += static_cast<std::uint32_t>(next) == kPoisonWord ? 1 : 0;
-    run.hashes.push_back(hash_logits(logits) ^ static_cast<std::uint64_t>(next));
-    run.next_tokens.push_back(next);
-    if (std::binary_search(positions.begin(), positions.end(), static_cast<int>(p)))
-      run.logits.insert(run.logits.end(), logits.begin(), logits.end());
   }
   return run;
 }
@@ -84,7 +149,7 @@ Result<Message> GpuService::open(const Json& body) {
     const auto ordinal = body.at("gpu_ordinal").get<std::size_t>();
     if (ordinal >= gpus.size()) return fail(ErrorKind::Unavailable, "there is no GPU " + std::to_string(ordinal));
     AMK_TRY(weights, load_weights(ref));
-    AMK_TRY(model, GpuModel::open(gpus[ordinal], weights, body.at("max_seq").get<int>(), body.at("cache").get<std::string>()));
+    AMK_TRY(model, GpuModel::open(gpus[ordinal], weights, body.at("max_seq").get<int>(), body.at("cache").get<std::string>(), ref.batch));
     model_ = std::move(model);
     model_key_ = key;
   }
@@ -127,6 +192,7 @@ Status GpuService::obey_fault(const std::string& fault, const Json& config) {
 
 Result<Message> GpuService::check(const Json& body) {
   if (body.contains("instruction")) return check_instruction(body);
+  if (body.contains("sequences")) return check_batch(body);
   const auto tokens = body.at("tokens").get<std::vector<int>>();
   const auto positions = body.at("positions").get<std::vector<int>>();
   AMK_TRY(program, program_of(body.at("config")));
@@ -147,6 +213,62 @@ Result<Message> GpuService::check(const Json& body) {
   AMK_CHECK(add_state(*program, reply.body));
   reply.payload = payload_of(first.logits);
   return reply;
+}
+
+Result<Message> GpuService::check_batch(const Json& body) {
+  sequences_.clear();
+  for (const Json& s : body.at("sequences"))
+    sequences_.push_back({s.at("tokens").get<std::vector<int>>(), s.at("positions").get<std::vector<int>>(), s.at("delay").get<int>()});
+  if (sequences_.size() != static_cast<std::size_t>(model_->sequence().batch()))
+    return bad_field("sequences", sequences_.size(), std::to_string(model_->sequence().batch()) + ", as the model was opened for");
+  for (const SequenceRun& s : sequences_)
+    if (s.tokens.size() != sequences_[0].tokens.size() || s.tokens.empty() || s.delay < 0)
+      return bad_field("sequences", s.tokens.size(), "equally many tokens for each, and no negative delay");
+  AMK_TRY(program, program_of(body.at("config")));
+  if (faults_) AMK_CHECK(obey_fault(body.value("fault", ""), body.at("config")));
+  AMK_TRY(first, run_checked_batch(*model_, *program, sequences_));
+  AMK_TRY(second, run_checked_batch(*model_, *program, sequences_));
+  tokens_ = sequences_[0].tokens;
+  Message reply;
+  std::vector<int> next;
+  std::vector<std::uint64_t> last, seen;
+  std::int64_t unwritten = 0, not_finite = 0;
+  bool repeatable = first.steady && second.steady, unchanged = true;
+  for (std::size_t s = 0; s < sequences_.size(); ++s) {
+    const CheckedRun& run = first.sequences[s];
+    for (const int p : sequences_[s].positions) next.push_back(run.next_tokens.at(static_cast<std::size_t>(p)));
+    repeatable = repeatable && run.hashes == second.sequences[s].hashes;
+    unwritten += run.unwritten + second.sequences[s].unwritten;
+    not_finite += run.not_finite;
+    last.push_back(run.hashes.back());
+    seen.insert(seen.end(), run.hashes.begin(), run.hashes.end());
+    AMK_TRY(after, model_->sequence().read_tokens(0, static_cast<int>(sequences_[s].tokens.size()), model_->stream(), static_cast<int>(s)));
+    unchanged = unchanged && after == sequences_[s].tokens;
+    reply.payload += payload_of(run.logits);
+  }
+  reply.body = {{"next_tokens", next},    {"repeatable", repeatable}, {"last_hash", joined(last)},
+                {"unwritten", unwritten}, {"not_finite", not_finite}, {"inputs_unchanged", unchanged}};
+  AMK_CHECK(add_state(*program, reply.body));
+  AMK_CHECK(compare_alone(body.at("config"), seen, reply.body));
+  return reply;
+}
+
+// Each sequence by itself, by the same config's program of one sequence: "alone" is how many positions were compared, "alone_equal" whether every one
+// gave the same bits.
+Status GpuService::compare_alone(const Json& config, const std::vector<std::uint64_t>& seen, Json& body) {
+  AMK_TRY(parsed, parse_schedule_config(config));
+  PlanOptions options;
+  options.batch = 1;
+  AMK_TRY(built, model_->build(parsed, options));
+  AMK_TRY(program, model_->load(built));
+  std::vector<std::uint64_t> alone;
+  for (std::size_t s = 0; s < sequences_.size(); ++s) {
+    AMK_TRY(run, run_checked(*model_, program, sequences_[s].tokens, {}, static_cast<int>(s)));
+    alone.insert(alone.end(), run.hashes.begin(), run.hashes.end());
+  }
+  body["alone"] = alone.size();
+  body["alone_equal"] = alone == seen;
+  return {};
 }
 
 Status GpuService::add_state(const DeviceProgram& program, Json& body) {
@@ -203,9 +325,13 @@ Result<Message> GpuService::time(const Json& body) {
   if (static_cast<std::size_t>(span.first + span.tokens) > tokens_.size())
     return fail(ErrorKind::InvalidArgument, "the timed positions are outside the checked sequence");
   AMK_TRY(timing, time_programs(*model_, *programs.first, programs.second, span, body.value("most_ms", 4000)));
-  AMK_TRY(logits, model_->sequence().read_logits(model_->stream()));
-  AMK_TRY(next, model_->sequence().read_next_token(model_->stream()));
-  return time_reply(timing, programs.first, programs.second, hash_logits(logits) ^ static_cast<std::uint64_t>(next));
+  std::vector<std::uint64_t> hashes;
+  StepOutputs left;
+  for (int s = 0; s < model_->sequence().batch(); ++s) {
+    AMK_CHECK(read_step(*model_, s, left));
+    hashes.push_back(left.hash);
+  }
+  return time_reply(timing, programs.first, programs.second, hashes.size() == 1 ? hashes[0] : joined(hashes));
 }
 
 Result<Message> GpuService::check_instruction(const Json& body) {
@@ -257,30 +383,49 @@ Result<Message> GpuService::time_instruction(const Json& body) {
 }
 
 Result<Message> GpuService::decode(const Json& body) {
-  const auto prompt = body.at("prompt").get<std::vector<int>>();
+  const auto prompts = body.at("prompts").get<std::vector<std::vector<int>>>();
   const int count = body.at("count").get<int>();
   const bool keep_logits = body.value("logits", false);
   const DeviceSequence& sequence = model_->sequence();
-  const int total = static_cast<int>(prompt.size()) + count - 1;  // tokens processed: the last generated one is not
-  if (prompt.empty() || count < 0 || total > sequence.max_seq())
-    return bad_field("max_tokens", count,
-                     "a prompt of at least one token, and prompt and generated tokens within " + std::to_string(sequence.max_seq()));
+  if (prompts.size() != static_cast<std::size_t>(sequence.batch()))
+    return bad_field("prompts", prompts.size(), "one for each of " + std::to_string(sequence.batch()) + " sequences");
+  std::vector<int> totals;  // tokens processed: the last generated one is not
+  for (const auto& prompt : prompts) {
+    totals.push_back(static_cast<int>(prompt.size()) + count - 1);
+    if (prompt.empty() || count < 0 || totals.back() > sequence.max_seq())
+      return bad_field("max_tokens", count,
+                       "a prompt of at least one token, and prompt and generated tokens within " + std::to_string(sequence.max_seq()));
+  }
   AMK_TRY(program, program_of(body.at("config")));
-  AMK_CHECK(sequence.set_tokens(prompt, 0, model_->stream()));
+  for (std::size_t s = 0; s < prompts.size(); ++s) AMK_CHECK(sequence.set_tokens(prompts[s], 0, model_->stream(), static_cast<int>(s)));
   AMK_CHECK(sequence.poison_kv(model_->stream()));
   tokens_.clear();
-  Message reply;
-  for (int p = 0; p < total; ++p) {
-    AMK_CHECK(model_->enqueue(*program, {p, p + 1 >= static_cast<int>(prompt.size())}));
-    if (keep_logits) {
+  std::vector<std::string> logits(prompts.size());
+  const int steps = *std::max_element(totals.begin(), totals.end());
+  for (int step = 0; step < steps; ++step) {
+    StepOptions options;
+    for (std::size_t s = 0; s < prompts.size(); ++s) {
+      // Who is through repeats its last position: the same token, the same row, the same answer.
+      const int position = std::min(step, std::max(0, totals[s] - 1));
+      options.positions.push_back(position);
+      if (position + 1 >= static_cast<int>(prompts[s].size())) options.feed_back_each |= 1u << s;
+    }
+    AMK_CHECK(model_->enqueue(*program, options));
+    for (std::size_t s = 0; keep_logits && s < prompts.size(); ++s) {
       AMK_CHECK(program->check(model_->stream()));
-      AMK_TRY(logits, sequence.read_logits(model_->stream()));
-      reply.payload += payload_of(logits);
+      AMK_TRY(row, sequence.read_logits(model_->stream(), static_cast<int>(s)));
+      if (step < totals[s]) logits[s] += payload_of(row);
     }
   }
   AMK_CHECK(program->check(model_->stream()));
-  AMK_TRY(generated, sequence.read_tokens(static_cast<int>(prompt.size()), count, model_->stream()));
-  reply.body = {{"generated_ids", generated}, {"tokens_processed", total}};
+  Message reply;
+  std::vector<std::vector<int>> generated;
+  for (std::size_t s = 0; s < prompts.size(); ++s) {
+    AMK_TRY(ids, sequence.read_tokens(static_cast<int>(prompts[s].size()), count, model_->stream(), static_cast<int>(s)));
+    generated.push_back(std::move(ids));
+    reply.payload += logits[s];
+  }
+  reply.body = {{"generated_ids", generated}, {"tokens_processed", totals}};
   return reply;
 }
 
@@ -292,7 +437,7 @@ Result<Message> GpuService::trace(const Json& body) {
   AMK_TRY(built, model_->build(config, options));
   AMK_TRY(program, model_->load(built));
   std::vector<int> tokens(static_cast<std::size_t>(position) + 1, 1);
-  AMK_CHECK(model_->sequence().set_tokens(tokens, 0, model_->stream()));
+  for (int s = 0; s < model_->sequence().batch(); ++s) AMK_CHECK(model_->sequence().set_tokens(tokens, 0, model_->stream(), s));
   for (int p = 0; p <= position; ++p) AMK_CHECK(model_->enqueue(program, {p, false}));
   AMK_CHECK(program.check(model_->stream()));
   std::vector<std::uint64_t> marks;

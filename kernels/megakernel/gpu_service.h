@@ -1,11 +1,13 @@
 // The worker's side of the megakernel on one GPU: answers requests by running candidates. Expected values never come here. One thread.
 //   {"op":"open", "model", "gpu_ordinal", "config_dir", "max_seq", "cache"}          weights loaded and uploaded at first use
 //   {"op":"check", "config", "tokens", "positions"}        two poisoned runs over all tokens -> payload: logits [positions][vocab]
+//   {"op":"check", "config", "sequences": [{"tokens", "positions", "delay"}]}       a batch: sequence s begins `delay` steps late, so that positions
+//   differ; also each alone, by the program of one sequence -> payload: logits [sequences][positions][vocab]
 //   {"op":"check", "config", "instruction", "draws": [{"position", "seed"}]}   that kind alone, each draw twice -> payload: outputs [draws][…]
 //   {"op":"time", "config", "incumbent"?, "first", "tokens_per_sample", "flush"}     after a check with the same tokens; with
 //   "instruction": at the last draw's position
-//   {"op":"decode", "config", "prompt", "count", "logits"}    greedy, token fed back on the device -> payload: logits [tokens processed][vocab] if
-//   asked
+//   {"op":"decode", "config", "prompts", "count", "logits"}    greedy, a prompt a sequence, token fed back on the device -> payload: logits
+//   [sequences][tokens processed][vocab] if asked
 //   {"op":"trace", "config", "position"}   one step with timestamps -> payload: u64 [sm][task][mark]
 #pragma once
 
@@ -21,6 +23,13 @@
 
 namespace amk {
 
+// One sequence of a batch in a check.
+struct SequenceRun {
+  std::vector<int> tokens;
+  std::vector<int> positions;  // ascending, whose logits are kept
+  int delay = 0;               // steps
+};
+
 class GpuService final : public DeviceService {
  public:
   explicit GpuService(bool faults = false) : faults_(faults) {}
@@ -34,6 +43,8 @@ class GpuService final : public DeviceService {
   Result<Message> trace(const Json& body);
   Status obey_fault(const std::string& fault, const Json& config);
   Result<Message> check_instruction(const Json& body);
+  Result<Message> check_batch(const Json& body);
+  Status compare_alone(const Json& config, const std::vector<std::uint64_t>& seen, Json& body);
   Result<Message> time_instruction(const Json& body);
   Result<DeviceProgram*> program_of(const Json& config, const std::string& instruction = {});  // the last two stay loaded
   // Both programs of a "time" request.
@@ -51,7 +62,8 @@ class GpuService final : public DeviceService {
   std::string model_key_;
   std::unique_ptr<GpuModel> model_;
   std::vector<Loaded> loaded_;
-  std::vector<int> tokens_;             // of the last check: what is in the sequence
+  std::vector<int> tokens_;             // of the last check: what is in the (first) sequence
+  std::vector<SequenceRun> sequences_;  // of the last check of a batch
   std::vector<InstructionDraw> draws_;  // of the last check of an instruction
 };
 
@@ -62,6 +74,15 @@ struct CheckedRun {
   std::vector<float> logits;  // of the wanted positions
   std::int64_t unwritten = 0, not_finite = 0;
 };
-Result<CheckedRun> run_checked(GpuModel& model, DeviceProgram& program, std::span<const int> tokens, std::span<const int> positions);
+// A program of one sequence, on any sequence of the model.
+Result<CheckedRun> run_checked(GpuModel& model, DeviceProgram& program, std::span<const int> tokens, std::span<const int> positions, int seq = 0);
+
+// A batch: every sequence has its tokens and starts when `delay` steps have passed; until then it repeats its first position, and behind its end its
+// last. `steady`: whatever the others did meanwhile, the repetitions gave the same bits.
+struct BatchRun {
+  std::vector<CheckedRun> sequences;
+  bool steady = true;
+};
+Result<BatchRun> run_checked_batch(GpuModel& model, DeviceProgram& program, std::span<const SequenceRun> sequences);
 
 }  // namespace amk

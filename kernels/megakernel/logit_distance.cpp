@@ -36,4 +36,16 @@ double top2_gap(std::span<const float> v) {
   return static_cast<double>(first) - second;
 }
 
+void merge(Correctness& all, const Correctness& more) {
+  const double a = static_cast<double>(all.positions_checked), b = static_cast<double>(more.positions_checked);
+  const auto mean = [&](double x, double y) { return a + b > 0 ? (x * a + y * b) / (a + b) : 0.0; };
+  all.mean_abs_err = mean(all.mean_abs_err, more.mean_abs_err);
+  all.top1_agreement = mean(all.top1_agreement, more.top1_agreement);
+  all.max_abs_err = std::max(all.max_abs_err, more.max_abs_err);
+  all.kl = std::max(all.kl, more.kl);
+  all.bound = std::max(all.bound, more.bound);
+  all.bitwise_repeatable = all.bitwise_repeatable && more.bitwise_repeatable;
+  all.positions_checked += more.positions_checked;
+}
+
 }  // namespace amk

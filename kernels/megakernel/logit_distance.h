@@ -3,6 +3,8 @@
 
 #include <span>
 
+#include "kernels/verdict.h"
+
 namespace amk {
 
 // KL(oracle || candidate) of the two softmaxes, in nats; rounding never makes it negative.
@@ -10,5 +12,8 @@ double kl_divergence(std::span<const float> oracle, std::span<const float> candi
 
 // Gap between the two largest.
 double top2_gap(std::span<const float> logits);
+
+// `all` becomes what both together say: the worst of each, means over all positions.
+void merge(Correctness& all, const Correctness& more);
 
 }  // namespace amk

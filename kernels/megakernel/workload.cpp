@@ -46,8 +46,8 @@ void fill_prediction(Verdict& verdict, const Prediction& p) {
 MegakernelWorkload::MegakernelWorkload(ModelRef ref, GpuTarget target)
     : ref_(std::move(ref)),
       target_(std::move(target)),
-      regime_(std::string(to_string(ref_.spec.matrix_dtype())) + "-b1"),
-      space_(megakernel_space(ref_.spec, target_)),
+      regime_(std::string(to_string(ref_.spec.matrix_dtype())) + "-b" + std::to_string(ref_.batch)),
+      space_(megakernel_space(ref_.spec, target_, ref_.batch)),
       defaults_(amk::config_at(space_, space_.default_point())),
       executed_(executed_on_cpu(ref_, lowering_target())),
       token_seed_((std::uint64_t{std::random_device{}()} << 32) | std::random_device{}()) {}
@@ -107,6 +107,7 @@ LoweringTarget MegakernelWorkload::lowering_target() const {
   out.sm_count = target_.sm_count;
   out.smem_optin_bytes = target_.smem_optin_bytes;
   out.max_seq = std::min(ref_.spec.max_position, kDefaultMaxSeq);
+  out.batch = ref_.batch;
   return out;
 }
 
@@ -121,6 +122,7 @@ Json MegakernelWorkload::features() const {
           {"kv_heads", s.kv_heads},
           {"head_dim", s.head_dim},
           {"vocab", s.vocab},
+          {"batch", ref_.batch},
           {"weight_bytes", s.decode_weight_bytes()},
           {"sm_count", target_.sm_count},
           {"l2_bytes", target_.l2_bytes},
@@ -192,21 +194,25 @@ Result<Json> MegakernelWorkload::compile(const Json& canonical) const {
   return to_json(*program);
 }
 
-Result<std::shared_ptr<const CpuReference>> MegakernelWorkload::reference(int kv_block, const Progress& progress) const {
+Result<std::vector<std::shared_ptr<const CpuReference>>> MegakernelWorkload::references(int kv_block, const Progress& progress) const {
   const int positions = CpuReference::wanted_positions(kv_block, executed_.target.max_seq);
+  std::vector<std::shared_ptr<const CpuReference>> out;
   // Held while a reference is made: a second job waits for it instead of making its own.
   std::lock_guard lock(mutex_);
-  std::shared_ptr<const CpuReference>& held = references_[positions];
-  if (held == nullptr) {
-    if (progress.report) progress.report(0.1, "loading weights and running the oracle");
-    if (weights_ == nullptr) {
-      AMK_TRY(loaded, load_weights(executed_.model));
-      weights_ = std::move(loaded);
+  for (int seq = 0; seq < ref_.batch; ++seq) {  // each its own tokens
+    std::shared_ptr<const CpuReference>& held = references_[{positions, seq}];
+    if (held == nullptr) {
+      if (progress.report) progress.report(0.1, "loading weights and running the oracle");
+      if (weights_ == nullptr) {
+        AMK_TRY(loaded, load_weights(executed_.model));
+        weights_ = std::move(loaded);
+      }
+      AMK_TRY(made, CpuReference::create(weights_, positions, token_seed_ + static_cast<std::uint64_t>(seq), progress.stop));
+      held = std::move(made);
     }
-    AMK_TRY(made, CpuReference::create(weights_, positions, token_seed_, progress.stop));
-    held = std::move(made);
+    out.push_back(held);
   }
-  return held;
+  return out;
 }
 
 Status MegakernelWorkload::check_on_cpu(const ScheduleConfig& config, const Program& program, const Progress& progress, Verdict& verdict) const {
@@ -216,11 +222,11 @@ Status MegakernelWorkload::check_on_cpu(const ScheduleConfig& config, const Prog
     verdict.notes += " Failed: " + dry.error().message + ".";
     return {};
   }
-  AMK_TRY(expected, reference(config.attention_kv_block, progress));
+  AMK_TRY(expected, references(config.attention_kv_block, progress));
   const ModelSpec& spec = executed_.model.spec;
   AMK_TRY(executable, lower(spec, config_for(executed_, config), executed_.target, {spec.dtype, DType::F32, DType::F32}));
   if (progress.report) progress.report(0.5, "executing the schedule on the reference VM");
-  AMK_TRY(outcome, expected->check(executable, progress));
+  AMK_TRY(outcome, CpuReference::check(expected, executable, progress));
   verdict.correctness = outcome.correctness;
   verdict.correct = outcome.correct;
   if (outcome.correct) verdict.status = VerdictStatus::Ok;

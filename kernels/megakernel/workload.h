@@ -49,6 +49,7 @@ class MegakernelWorkload final : public Workload {
   Result<Json> compile(const Json& canonical) const override;
 
   const ModelRef& model() const { return ref_; }
+  int batch() const { return ref_.batch; }
   LoweringTarget lowering_target() const;
   // What runs on a GPU: bf16 KV and activations; weights as stored (fp32 checkpoints stay fp32).
   static NumericFormat gpu_format(const ModelSpec& spec);
@@ -65,7 +66,7 @@ class MegakernelWorkload final : public Workload {
   MegakernelWorkload(ModelRef ref, GpuTarget target);
   Result<std::shared_ptr<const Program>> prove(const ScheduleConfig& config, const Progress& progress) const;
   Status fit_defaults();
-  Result<std::shared_ptr<const CpuReference>> reference(int kv_block, const Progress& progress) const;
+  Result<std::vector<std::shared_ptr<const CpuReference>>> references(int kv_block, const Progress& progress) const;  // [sequence]
   Status check_on_cpu(const ScheduleConfig& config, const Program& program, const Progress& progress, Verdict& verdict) const;
 
   ModelRef ref_;
@@ -78,8 +79,9 @@ class MegakernelWorkload final : public Workload {
   mutable std::list<Proved> proved_;  // most recently used first
   std::uint64_t token_seed_ = 0;      // fresh for every opening: no candidate can know the tokens
   mutable std::mutex mutex_;
-  mutable std::shared_ptr<const Weights> weights_;                         // of what is executed
-  mutable std::map<int, std::shared_ptr<const CpuReference>> references_;  // by wanted positions: one per size of KV block
+  mutable std::shared_ptr<const Weights> weights_;  // of what is executed
+  // By wanted positions (one per size of KV block), and sequence.
+  mutable std::map<std::pair<int, int>, std::shared_ptr<const CpuReference>> references_;
 };
 
 // The predicted half of a verdict on a correct candidate: latency, floor, share of it, regions.

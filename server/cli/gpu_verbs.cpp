@@ -24,8 +24,8 @@ Status write_whole(const std::filesystem::path& path, std::string_view bytes) {
   return {};
 }
 
-// Holds a greedy decode of the GPU against the oracle, token by token behind the same prefix: each id must be the oracle's argmax, or so near to it
-// that native bf16 arithmetic could not tell them apart (the gate's rule, kernels/megakernel/gpu_gate.h).
+}  // namespace
+
 Status verify_against_oracle(const std::shared_ptr<const Weights>& weights, const std::vector<int>& prompt, const std::vector<int>& ids, Json& out) {
   const int total = static_cast<int>(prompt.size() + ids.size()) - 1;
   Oracle oracle(weights, total);
@@ -63,8 +63,6 @@ Status verify_against_oracle(const std::shared_ptr<const Weights>& weights, cons
   if (!ties.empty()) out["differences"] = {{"tie_bound", bound}, {"at", std::move(rows)}};
   return {};
 }
-
-}  // namespace
 
 Result<LocalGpu> LocalGpu::open(const std::string& model) {
   AMK_TRY(resources, find_resources());
@@ -129,6 +127,7 @@ Status compile_kernel(const Workload& workload, const Json& canonical, const std
     return bad_field("device", "cuda", "cpu, for " + workload.id() + ": its plan names the kernel; amk builds it when it is judged");
   PlanOptions options;
   if (alone != nullptr) options.instruction = alone->op();
+  options.batch = mine->batch();
   AMK_TRY(config, mine->parse(canonical));
   AMK_TRY(compiler, NvrtcCompiler::open());
   const auto cache_folder = default_cache_folder() / "kernels";

@@ -25,6 +25,10 @@ struct LocalGpu {
 // Greedy decode with the given schedule, the token fed back on the device. With options.verify the oracle runs the same prompt on the CPU.
 Result<Json> generate_on_gpu(LocalGpu& gpu, const GenerateOptions& options, const GenerateRequest& request, const Tokenizer* tokenizer);
 
+// Holds a greedy decode of the GPU against the oracle, token by token behind the same prefix: each id must be the oracle's argmax, or so near to it
+// that native bf16 arithmetic could not tell them apart (the gate's rule, kernels/megakernel/gpu_gate.h). Says so in `out`: "verified" and more.
+Status verify_against_oracle(const std::shared_ptr<const Weights>& weights, const std::vector<int>& prompt, const std::vector<int>& ids, Json& out);
+
 // Adds the machine code of a megakernel candidate to a finished compile: writes <artifact>.cubin, and its facts into `done`.
 Status compile_kernel(const Workload& workload, const Json& canonical, const std::filesystem::path& artifact, Json& done);
 

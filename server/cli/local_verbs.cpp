@@ -72,7 +72,7 @@ void CommandLine::declare_local() {
 
   CLI::App* gen = app_.add_subcommand("generate", "Greedy decode");
   gen->add_option("model", a_.model, "Catalogue name, checkpoint folder or org/name")->required();
-  gen->add_option("--prompt-ids", a_.prompt_ids, "Token ids, comma-separated");
+  gen->add_option("--prompt-ids", a_.prompt_ids, "Token ids, comma-separated; of a batch (MODEL@b4) a list for each sequence: \"1,2,3;4,5;…\"");
   gen->add_option("--prompt", a_.prompt, "Text; needs the checkpoint's tokenizer.json");
   gen->add_option("--max-tokens", a_.max_tokens, "Tokens to generate")
       ->capture_default_str()

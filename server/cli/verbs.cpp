@@ -14,29 +14,11 @@
 #include "core/reference/reference_vm.h"
 #include "orchestrator/service/local_judge.h"
 #include "orchestrator/service/workloads.h"
+#include "server/cli/generate_batch.h"
 #include "server/cli/gpu_verbs.h"
 
 namespace amk::cli {
 namespace {
-
-// "1,2,3"; spaces around numbers are fine, anything else is not.
-Result<std::vector<int>> parse_ids(const std::string& text) {
-  std::vector<int> ids;
-  std::size_t at = 0;
-  while (at <= text.size()) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    std::string cell = text.substr(at, comma - at);
-    while (!cell.empty() && cell.front() == ' ') cell.erase(0, 1);
-    while (!cell.empty() && cell.back() == ' ') cell.pop_back();
-    int id = 0;
-    const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), id);
-    if (cell.empty() || error != std::errc() || end != cell.data() + cell.size())
-      return bad_field("prompt-ids", cell.empty() ? text : cell, "token ids separated by commas, e.g. 1,2,3");
-    ids.push_back(id);
-    at = comma + 1;
-  }
-  return ids;
-}
 
 // The same prompt through the lowered default program on the reference VM: shows that lowering and oracle agree on this checkpoint.
 Result<std::vector<int>> generate_by_vm(const std::shared_ptr<const Weights>& weights, const std::vector<int>& prompt, int max_tokens) {
@@ -64,6 +46,24 @@ Result<std::vector<int>> generate_by_vm(const std::shared_ptr<const Weights>& we
 }
 
 }  // namespace
+
+Result<std::vector<int>> parse_prompt_ids(const std::string& text) {
+  std::vector<int> ids;
+  std::size_t at = 0;
+  while (at <= text.size()) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    std::string cell = text.substr(at, comma - at);
+    while (!cell.empty() && cell.front() == ' ') cell.erase(0, 1);
+    while (!cell.empty() && cell.back() == ' ') cell.pop_back();
+    int id = 0;
+    const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), id);
+    if (cell.empty() || error != std::errc() || end != cell.data() + cell.size())
+      return bad_field("prompt-ids", cell.empty() ? text : cell, "token ids separated by commas, e.g. 1,2,3");
+    ids.push_back(id);
+    at = comma + 1;
+  }
+  return ids;
+}
 
 Result<Json> compile(const CompileOptions& options) {
   AMK_TRY(device, device_from(options.device));
@@ -107,12 +107,13 @@ Result<Json> generate(const GenerateOptions& options) {
     return bad_field("prompt", nullptr, "exactly one of --prompt-ids 1,2,3 and --prompt TEXT");
   AMK_TRY(resources, find_resources());
   AMK_TRY(ref, resolve_model(options.model, ModelSources::from_environment(resources.config())));
+  if (ref.batch > 1) return generate_batch(options, ref, gpu ? &*gpu : nullptr);
 
   GenerateRequest request;
   std::optional<Tokenizer> tokenizer;  // text prompts only
   request.max_tokens = options.max_tokens;
   if (options.prompt_ids) {
-    AMK_TRY(ids, parse_ids(*options.prompt_ids));
+    AMK_TRY(ids, parse_prompt_ids(*options.prompt_ids));
     request.prompt_ids = std::move(ids);
   } else {
     if (ref.source != ModelRef::Source::Directory)

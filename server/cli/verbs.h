@@ -20,13 +20,15 @@ Result<Json> compile(const CompileOptions& options);
 
 struct GenerateOptions {
   std::string model, device = "cpu";
-  std::optional<std::string> prompt_ids, prompt;  // one of them
+  std::optional<std::string> prompt_ids, prompt;  // one of them; of a batch (MODEL@b4) ids alone, a list for each sequence: "1,2,3;4,5;6;7"
   int max_tokens = 16;
   bool verify = false;
   Json config = Json::object();  // device cuda: the schedule
   std::string logits;            // file for raw little-endian fp32 [tokens processed, vocab]; empty: none
 };
 Result<Json> generate(const GenerateOptions& options);
+// "1,2,3"; spaces around numbers are fine, anything else is not.
+Result<std::vector<int>> parse_prompt_ids(const std::string& text);
 
 struct TraceOptions {
   std::string model, out;

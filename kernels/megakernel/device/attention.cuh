@@ -73,15 +73,24 @@ __device__ __forceinline__ SplitRange split_range(int position, u32 split) {
   return r;
 }
 
-// Warps' records merged in their order, stored, signalled. All consumer threads, after the records are written.
-__device__ __forceinline__ void merge_warps(const Block& block, const Params& p, const TaskDesc& task, u32 index, bool active) {
+// The split that a task takes after `split`, when it has keys at this position: a batch's task may have several.
+__device__ __forceinline__ bool next_split(u32& split, int position) {
+  if constexpr (kSplitStep >= kSplits) return false;
+  if (split + kSplitStep >= kSplits || position < static_cast<int>((split + kSplitStep) * kKvBlock)) return false;
+  split += kSplitStep;
+  return true;
+}
+
+// Warps' records merged in their order, stored; signalled after the task's last split. All consumer threads, after the records are written.
+__device__ __forceinline__ void merge_warps(const Block& block, const Params& p, const TaskDesc& task, u32 index, u32 split, bool active, bool last) {
   const float* records = reinterpret_cast<const float*>(block.act());
   consumer_barrier();
 
   Publisher out;
   out.tag = p.tag_base + task.tag;
   if (active) {
-    u8* buffer = p.activations + task.output;
+    const u32 slice = kSplits == 1 ? slice_bytes<kActType>(kQRows) : slice_bytes<kF32>(kSplits * kHeads * kPartialRecord);
+    u8* buffer = p.activations + task.output + sequence_of(task) * slice;
     for (u32 i = thread_index(); i < kGqa * kHeadDim / 2; i += kConsumers) {
       const u32 g = i / (kHeadDim / 2), e = i % (kHeadDim / 2) * 2;
       float all_top = -kInfinity;
@@ -102,7 +111,7 @@ __device__ __forceinline__ void merge_warps(const Block& block, const Params& p,
         out.pair<kActType>(buffer, (static_cast<u64>(task.head) * kGqa + g) * kHeadDim + e, __fdividef(a, all_total), __fdividef(b, all_total));
       } else {
         // Partials: [split][kv head][query head of the group]; all four tail words are written, so that no byte of the record is left over.
-        const u64 record = (static_cast<u64>(task.split) * kHeads + task.head * kGqa + g) * kPartialRecord;
+        const u64 record = (static_cast<u64>(split) * kHeads + task.head * kGqa + g) * kPartialRecord;
         out.pair<kF32>(buffer, record + e, a, b);
         if (e == 0) {
           out.pair<kF32>(buffer, record + kHeadDim, all_top, all_total);
@@ -113,6 +122,7 @@ __device__ __forceinline__ void merge_warps(const Block& block, const Params& p,
   }
   out.settle(block.sink());
   consumer_barrier();
+  if (!last) return;
   if (thread_index() == 0 && task.signal != kNoOffset) signal_counter(p.counters + task.signal * kCounterStride);
   trace_mark(p, index, kMarkPublished, thread_index() == 0);
 }
@@ -121,9 +131,12 @@ __device__ __forceinline__ bool attention_scalar(const Block& block, const Param
   const u32 warp = thread_index() / 32, lane = thread_index() % 32;
   const u32 piece = lane % kLanesPerRow, group = warp * kRowsPerWarp + lane / kLanesPerRow;
   const bool lane_used = piece < kRowPieces;
-  const bool active = p.position >= task.pos_lo;
-  const SplitRange range = split_range(p.position, task.split);
-  const u64 k_base = cache_row(task.layer, 0, task.head, 0) + piece * 8, v_base = cache_row(task.layer, 1, task.head, 0) + piece * 8;
+  const u32 seq = sequence_of(task);
+  const int position = position_of(p, seq);
+  const bool active = position >= task.pos_lo;
+  u32 split = task.split;
+  SplitRange range = split_range(position, split);
+  const u64 k_base = cache_row(seq, task.layer, 0, task.head, 0) + piece * 8, v_base = cache_row(seq, task.layer, 1, task.head, 0) + piece * 8;
 
   Piece<kKvType> k[kFlight], v[kFlight];
   const auto load = [&](u32 first, bool old_rows) {
@@ -153,103 +166,112 @@ __device__ __forceinline__ bool attention_scalar(const Block& block, const Param
 #pragma unroll
   for (int g = 0; g < kGqa; ++g) {
     q[g].clear();
-    if (active && lane_used) q[g].load(p.activations + task.input, (static_cast<u64>(task.head) * kGqa + g) * kHeadDim + piece * 8);
+    if (active && lane_used)
+      q[g].load(p.activations + task.input + seq * slice_bytes<kActType>(kQRows), (static_cast<u64>(task.head) * kGqa + g) * kHeadDim + piece * 8);
   }
 
-  float top[kGqa], total[kGqa], sum[kGqa][8];
-#pragma unroll
-  for (int g = 0; g < kGqa; ++g) {
-    top[g] = -kInfinity;
-    total[g] = 0.0f;
-#pragma unroll
-    for (int e = 0; e < 8; ++e) sum[g][e] = 0.0f;
-  }
-  const u32 count = active ? range.count : 0;
-  for (u32 first = 0; first < count; first += kFlight * kRowsPerTurn) {
-    if (first > 0) {
-      load(first, true);
-      load(first, false);
-    }
-    bool valid[kFlight];
-#pragma unroll
-    for (u32 j = 0; j < kFlight; ++j) {
-      const u32 i = first + j * kRowsPerTurn + group;
-      const int at = range.at(i);
-      valid[j] = i < count && at >= range.low && at <= range.position;
-    }
-    float score[kFlight][kGqa];
+  for (bool last = false; !last;) {
+    float top[kGqa], total[kGqa], sum[kGqa][8];
 #pragma unroll
     for (int g = 0; g < kGqa; ++g) {
-      float query[8];
-      q[g].unpack(query);
+      top[g] = -kInfinity;
+      total[g] = 0.0f;
+#pragma unroll
+      for (int e = 0; e < 8; ++e) sum[g][e] = 0.0f;
+    }
+    const u32 count = active ? range.count : 0;
+    for (u32 first = 0; first < count; first += kFlight * kRowsPerTurn) {
+      if (first > 0) {
+        load(first, true);
+        load(first, false);
+      }
+      bool valid[kFlight];
 #pragma unroll
       for (u32 j = 0; j < kFlight; ++j) {
-        float key[8], dot = 0.0f;
-        k[j].unpack(key);
-#pragma unroll
-        for (int e = 0; e < 8; ++e) dot = fmaf(query[e], key[e], dot);
-        score[j][g] = lane_used && valid[j] ? dot * scale : 0.0f;
+        const u32 i = first + j * kRowsPerTurn + group;
+        const int at = range.at(i);
+        valid[j] = i < count && at >= range.low && at <= range.position;
       }
-    }
+      float score[kFlight][kGqa];
 #pragma unroll
-    for (u32 d = 1; d < kLanesPerRow; d *= 2) {
+      for (int g = 0; g < kGqa; ++g) {
+        float query[8];
+        q[g].unpack(query);
+#pragma unroll
+        for (u32 j = 0; j < kFlight; ++j) {
+          float key[8], dot = 0.0f;
+          k[j].unpack(key);
+#pragma unroll
+          for (int e = 0; e < 8; ++e) dot = fmaf(query[e], key[e], dot);
+          score[j][g] = lane_used && valid[j] ? dot * scale : 0.0f;
+        }
+      }
+#pragma unroll
+      for (u32 d = 1; d < kLanesPerRow; d *= 2) {
+#pragma unroll
+        for (u32 j = 0; j < kFlight; ++j) {
+#pragma unroll
+          for (int g = 0; g < kGqa; ++g) score[j][g] += __shfl_xor_sync(0xffffffffu, score[j][g], d);
+        }
+      }
+#pragma unroll
+      for (int g = 0; g < kGqa; ++g) {
+        float next = top[g];
+#pragma unroll
+        for (u32 j = 0; j < kFlight; ++j) next = valid[j] ? fmaxf(next, score[j][g]) : next;
+        const float keep = next == -kInfinity ? 0.0f : fast_exp2(top[g] - next);
+        total[g] *= keep;
+#pragma unroll
+        for (int e = 0; e < 8; ++e) sum[g][e] *= keep;
+        top[g] = next;
+      }
 #pragma unroll
       for (u32 j = 0; j < kFlight; ++j) {
+        float value[8];
+        v[j].unpack(value);
 #pragma unroll
-        for (int g = 0; g < kGqa; ++g) score[j][g] += __shfl_xor_sync(0xffffffffu, score[j][g], d);
+        for (int g = 0; g < kGqa; ++g) {
+          const float weight = valid[j] ? fast_exp2(score[j][g] - top[g]) : 0.0f;
+          total[g] += weight;
+#pragma unroll
+          for (int e = 0; e < 8; ++e) sum[g][e] = valid[j] ? fmaf(weight, value[e], sum[g][e]) : sum[g][e];
+        }
       }
     }
+
+    trace_mark(p, index, kMarkComputed, thread_index() == 0);
+    // Merge the warp's lane groups, then the warps: records of (sums, maximum, total) in the vector's shared memory.
+    float* records = reinterpret_cast<float*>(block.act());
 #pragma unroll
     for (int g = 0; g < kGqa; ++g) {
-      float next = top[g];
+      float warp_top = top[g];
 #pragma unroll
-      for (u32 j = 0; j < kFlight; ++j) next = valid[j] ? fmaxf(next, score[j][g]) : next;
-      const float keep = next == -kInfinity ? 0.0f : fast_exp2(top[g] - next);
+      for (u32 d = kLanesPerRow; d < 32; d *= 2) warp_top = fmaxf(warp_top, __shfl_xor_sync(0xffffffffu, warp_top, d));
+      const float keep = warp_top == -kInfinity ? 0.0f : fast_exp2(top[g] - warp_top);
       total[g] *= keep;
 #pragma unroll
       for (int e = 0; e < 8; ++e) sum[g][e] *= keep;
-      top[g] = next;
-    }
 #pragma unroll
-    for (u32 j = 0; j < kFlight; ++j) {
-      float value[8];
-      v[j].unpack(value);
+      for (u32 d = kLanesPerRow; d < 32; d *= 2) {
+        total[g] += __shfl_xor_sync(0xffffffffu, total[g], d);
 #pragma unroll
-      for (int g = 0; g < kGqa; ++g) {
-        const float weight = valid[j] ? fast_exp2(score[j][g] - top[g]) : 0.0f;
-        total[g] += weight;
-#pragma unroll
-        for (int e = 0; e < 8; ++e) sum[g][e] = valid[j] ? fmaf(weight, value[e], sum[g][e]) : sum[g][e];
+        for (int e = 0; e < 8; ++e) sum[g][e] += __shfl_xor_sync(0xffffffffu, sum[g][e], d);
       }
+      float* record = records + (warp * kGqa + g) * kPartialRecord;
+      if (lane < kRowPieces) {
+        *reinterpret_cast<float4*>(record + piece * 8) = make_float4(sum[g][0], sum[g][1], sum[g][2], sum[g][3]);
+        *reinterpret_cast<float4*>(record + piece * 8 + 4) = make_float4(sum[g][4], sum[g][5], sum[g][6], sum[g][7]);
+      }
+      if (lane == 0) *reinterpret_cast<float2*>(record + kHeadDim) = make_float2(warp_top, total[g]);
     }
+    const u32 done = split;
+    last = !next_split(split, position);
+    merge_warps(block, p, task, index, done, active, last);
+    if (last) break;
+    range = split_range(position, split);
+    load(0, true);
+    load(0, false);
   }
-
-  trace_mark(p, index, kMarkComputed, thread_index() == 0);
-  // Merge the warp's lane groups, then the warps: records of (sums, maximum, total) in the vector's shared memory.
-  float* records = reinterpret_cast<float*>(block.act());
-#pragma unroll
-  for (int g = 0; g < kGqa; ++g) {
-    float warp_top = top[g];
-#pragma unroll
-    for (u32 d = kLanesPerRow; d < 32; d *= 2) warp_top = fmaxf(warp_top, __shfl_xor_sync(0xffffffffu, warp_top, d));
-    const float keep = warp_top == -kInfinity ? 0.0f : fast_exp2(top[g] - warp_top);
-    total[g] *= keep;
-#pragma unroll
-    for (int e = 0; e < 8; ++e) sum[g][e] *= keep;
-#pragma unroll
-    for (u32 d = kLanesPerRow; d < 32; d *= 2) {
-      total[g] += __shfl_xor_sync(0xffffffffu, total[g], d);
-#pragma unroll
-      for (int e = 0; e < 8; ++e) sum[g][e] += __shfl_xor_sync(0xffffffffu, sum[g][e], d);
-    }
-    float* record = records + (warp * kGqa + g) * kPartialRecord;
-    if (lane < kRowPieces) {
-      *reinterpret_cast<float4*>(record + piece * 8) = make_float4(sum[g][0], sum[g][1], sum[g][2], sum[g][3]);
-      *reinterpret_cast<float4*>(record + piece * 8 + 4) = make_float4(sum[g][4], sum[g][5], sum[g][6], sum[g][7]);
-    }
-    if (lane == 0) *reinterpret_cast<float2*>(record + kHeadDim) = make_float2(warp_top, total[g]);
-  }
-  merge_warps(block, p, task, index, active);
   return true;
 }
 

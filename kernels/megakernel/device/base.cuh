@@ -26,18 +26,26 @@ constexpr int kConsumerWarps = AMK_CONSUMER_WARPS, kConsumers = kConsumerWarps *
 constexpr int kBlockThreads = kConsumers + 32;
 constexpr int kSlots = AMK_RING_SLOTS, kSlotBytes = AMK_SLOT_BYTES, kWindow = AMK_WINDOW, kDepth = AMK_DEPTH,
               kBoost = AMK_BOOST;  // kSlots 0: direct loads
-constexpr int kKvBlock = AMK_KV_BLOCK, kSplits = AMK_SPLITS;
+constexpr int kKvBlock = AMK_KV_BLOCK, kSplits = AMK_SPLITS, kSplitStep = AMK_SPLIT_STEP;
 constexpr bool kMma = AMK_MMA, kPackedLayout = AMK_PACKED;
 constexpr bool kConfirmed = AMK_PUBLISH == 1, kFlagged = AMK_PUBLISH == 2;
 constexpr u32 kKvNow = AMK_KV_NOW;  // flagged: where in the arena this step's k and v rows are published besides the cache
 constexpr bool kHoist = AMK_HOIST;  // the ring is long enough that a warp may open a task's first segment before the task's wait
 constexpr bool kBulk = AMK_BULK;
 constexpr bool kFullBarriers = AMK_FULL_BARRIERS;  // for racecheck: PlanOptions::full_barriers
-constexpr int kUnit = 8;                           // rows of a unit: core/program/packing.h
-constexpr int kPartialTail = 4;                    // floats behind a head's partial: maximum, sum, two unused
+// Sequences of a launch. Every activation buffer has a slice for each, one after the other.
+constexpr u32 kBatch = AMK_BATCH;
+constexpr u32 kLayers = AMK_LAYERS, kArgmaxPartials = AMK_ARGMAX_PARTIALS;
+constexpr u32 kActStride = AMK_ACT_STRIDE;  // bytes from one sequence's staged vector to the next
+// Where several sequences' vectors of down would leave too little for the ring, they take the place of its slots from kWideSlots on: during down the
+// ring has only those before. 0: every task has room of its own.
+constexpr u32 kWideSlots = AMK_WIDE_SLOTS, kWideStride = AMK_WIDE_STRIDE;
+static_assert(kWideSlots == 0 || kSlots <= 31, "a bit a slot");
+constexpr int kUnit = 8;         // rows of a unit: core/program/packing.h
+constexpr int kPartialTail = 4;  // floats behind a head's partial: maximum, sum, two unused
 constexpr int kBatchUnitsMax = 16;
 constexpr int kSlotArrivals = AMK_SLOT_ARRIVALS;    // segments of a full chunk, at most
-constexpr int kPartialFloats = AMK_PARTIAL_FLOATS;  // of one of the two buffers
+constexpr int kPartialFloats = AMK_PARTIAL_FLOATS;  // of one sequence in one of the two buffers
 constexpr int kActBytes = AMK_ACT_BYTES;
 
 // As core/program/program.h numbers them; device_plan.cpp compares.
@@ -110,6 +118,8 @@ static_assert(AMK_SEG_HIDDEN % kGroupBlocks == 0 && AMK_SEG_Q % kGroupBlocks == 
 static_assert(kSlots == 0 || (kHiddenShape.segs_per_chunk > 0 && kQShape.segs_per_chunk > 0 && kInterShape.segs_per_chunk > 0),
               "a chunk is whole segments");
 constexpr bool kOneGroup = kHiddenShape.groups == 1 && kQShape.groups == 1 && kInterShape.groups == 1;
+// Two groups a segment, as the host chooses them for more than four sequences: each group's part of the vectors may stay in registers of its own.
+constexpr bool kPairGroups = kBatch > 1 && kHiddenShape.groups == 2 && kQShape.groups == 2 && kInterShape.groups == 2;
 constexpr bool kOneChunkShape = kHiddenShape.seg_bytes == kQShape.seg_bytes && kHiddenShape.seg_bytes == kInterShape.seg_bytes;
 __constant__ Shape shapes[3] = {kHiddenShape, kQShape, kInterShape};
 __device__ __forceinline__ const Shape& shape_for(u32 matrix) { return shapes[matrix == kO ? 1 : matrix == kDown ? 2 : 0]; }
@@ -120,6 +130,18 @@ __device__ __forceinline__ u32 scale_offset(u32 matrix, u32 layer) {
   if (matrix == kLmHead) return AMK_SCALES_LM_HEAD;
   return AMK_SCALES + (layer * kLayerRows + (matrix == kQkv ? 0 : matrix == kO ? kOAt : matrix == kGateUp ? kGateUpAt : kDownAt)) * 4;
 }
+
+// Bytes of one sequence's slice of a buffer in the arena.
+template <int T>
+__device__ constexpr u32 slice_bytes(u32 elements) {
+  return elements * kBytesOf<T> * (kFlagged ? 2 : 1);
+}
+__device__ __forceinline__ int position_of(const Params& p, u32 seq) {
+  if constexpr (kBatch == 1) return p.position;
+  return p.positions[seq];
+}
+// The one sequence of an attention or argmax task.
+__device__ __forceinline__ u32 sequence_of(const TaskDesc& task) { return kBatch == 1 ? 0 : task.matrix; }
 
 __device__ __forceinline__ float bf16_low(u32 pair) { return __uint_as_float(pair << 16); }
 __device__ __forceinline__ float bf16_high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }

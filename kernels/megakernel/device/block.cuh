@@ -6,10 +6,17 @@
 
 namespace amk_vm {
 
-constexpr SharedLayout kShared = shared_layout(kSlots, kSlotBytes, kActBytes, kPartialFloats, kHeadDim, kConfirmed ? kConsumers : 0);
+constexpr SharedLayout kShared = shared_layout(kSlots, kSlotBytes, kActBytes, kPartialFloats* kBatch, kHeadDim, kConfirmed ? kConsumers : 0, kBatch);
 constexpr u32 kPollsPerCheck = 64;  // between looks at the clock: a poll is a trip to L2, a look is not free either
 
 extern __shared__ __align__(128) u8 shared_base[];
+
+// A task's staged input vectors.
+struct Vectors {
+  u8* base;
+  u32 stride;
+  __device__ __forceinline__ u8* of(u32 seq) const { return base + seq * stride; }
+};
 
 // Addresses only: an empty object, so that passing it costs nothing.
 struct Block {
@@ -17,6 +24,9 @@ struct Block {
   __device__ __forceinline__ u32 sm() const { return blockIdx.x; }
   __device__ __forceinline__ u32 full(u32 slot) const { return base() + kShared.barriers + slot * 8; }
   __device__ __forceinline__ u32 empty(u32 slot) const { return base() + kShared.barriers + (kSlots + slot) * 8; }
+  // Several sequences: all warps' sums of a batch of rows are in buffer b; every sequence's warp has read them.
+  __device__ __forceinline__ u32 sums_full(u32 b) const { return base() + kShared.partial_barriers + b * 8; }
+  __device__ __forceinline__ u32 sums_empty(u32 b) const { return base() + kShared.partial_barriers + (2 + b) * 8; }
   __device__ __forceinline__ u32 sink() const { return base() + kShared.sinks + thread_index() * 4; }  // confirmed: a word a thread
   __device__ __forceinline__ volatile int& leave() const { return *reinterpret_cast<volatile int*>(shared_base + kShared.control + 8); }
   __device__ __forceinline__ volatile int& aborted() const { return *reinterpret_cast<volatile int*>(shared_base + kShared.control); }
@@ -27,11 +37,21 @@ struct Block {
   __device__ __forceinline__ volatile AbortReport& report() const {
     return *reinterpret_cast<volatile AbortReport*>(shared_base + kShared.control + 32);
   }
-  __device__ __forceinline__ float* partials(u32 b) const { return reinterpret_cast<float*>(shared_base + kShared.partials) + b * kPartialFloats; }
-  __device__ __forceinline__ float* rows() const { return reinterpret_cast<float*>(shared_base + kShared.rows); }
-  __device__ __forceinline__ float* scratch() const { return reinterpret_cast<float*>(shared_base + kShared.scratch); }
-  __device__ __forceinline__ const float* rope() const { return reinterpret_cast<const float*>(shared_base + kShared.rope); }
+  __device__ __forceinline__ float* partials(u32 b, u32 seq = 0) const {
+    return reinterpret_cast<float*>(shared_base + kShared.partials) + (b * kBatch + seq) * kPartialFloats;
+  }
+  __device__ __forceinline__ float* rows(u32 seq = 0) const {
+    return reinterpret_cast<float*>(shared_base + kShared.rows) + seq * kBatchUnitsMax * kUnit;
+  }
+  __device__ __forceinline__ float* scratch(u32 seq = 0) const { return reinterpret_cast<float*>(shared_base + kShared.scratch) + seq * 32; }
+  __device__ __forceinline__ const float* rope(u32 seq = 0) const {
+    return reinterpret_cast<const float*>(shared_base + kShared.rope) + seq * kHeadDim;
+  }
   __device__ __forceinline__ u8* act() const { return shared_base + kShared.act; }
+  __device__ __forceinline__ Vectors vectors(bool wide) const {
+    if constexpr (kWideSlots == 0) return {act(), kActStride};
+    return wide ? Vectors{shared_base + kShared.ring + kWideSlots * kSlotBytes, kWideStride} : Vectors{act(), kActStride};
+  }
   __device__ __forceinline__ u32& waits_offset() const { return *reinterpret_cast<u32*>(shared_base + kShared.control + 12); }
   __device__ __forceinline__ const WaitDesc* waits() const { return reinterpret_cast<const WaitDesc*>(shared_base + waits_offset()); }
   __device__ __forceinline__ const TaskDesc& task(u32 i) const { return reinterpret_cast<const TaskDesc*>(shared_base + kShared.tables)[i]; }
@@ -44,8 +64,9 @@ __device__ __forceinline__ float vector1(const u8* vectors, u32 element) {
   return kWeightType == kBF16 ? __uint_as_float(static_cast<u32>(bits) << 16) : f16_to_float(bits);
 }
 
-// Element index of a cache row: [layer][k, v][kv head][position][dim].
-__device__ __forceinline__ u64 cache_row(u32 layer, u32 which, u32 head, u32 position) {
+// Element index of a cache row: [sequence][layer][k, v][kv head][position][dim].
+__device__ __forceinline__ u64 cache_row(u32 seq, u32 layer, u32 which, u32 head, u32 position) {
+  if constexpr (kBatch > 1) layer += seq * kLayers;
   return (((static_cast<u64>(layer) * 2 + which) * kKvHeads + head) * kMaxSeq + position) * kHeadDim;
 }
 

@@ -15,38 +15,45 @@ __device__ __forceinline__ float load_act(const u8* base, u64 element) {
 __device__ __forceinline__ const float* floats(const Params& p, u32 offset) { return reinterpret_cast<const float*>(p.activations + offset); }
 
 __device__ __forceinline__ void embed(const Params& p, const TaskDesc& task, Publisher& out) {
-  const int token = *reinterpret_cast<const volatile int*>(p.tokens + p.position);
-  const u8* row = p.embedding + static_cast<u64>(token) * kHidden * kBytesOf<kWeightType>;
-  u8* buffer = p.activations + task.output;
-  for (u32 i = task.row_begin + thread_index(); i < task.row_end; i += kConsumers) out.word(buffer, i, __float_as_uint(vector1(row, i)));
+  const auto element = [&](u32 seq, u32 i) {
+    const int token = *reinterpret_cast<const volatile int*>(p.tokens + seq * (kMaxSeq + 1) + position_of(p, seq));
+    const u8* row = p.embedding + static_cast<u64>(token) * kHidden * kBytesOf<kWeightType>;
+    out.word(p.activations + task.output + seq * slice_bytes<kF32>(kHidden), i, __float_as_uint(vector1(row, i)));
+  };
+  if constexpr (kBatch == 1) {
+    for (u32 i = task.row_begin + thread_index(); i < task.row_end; i += kConsumers) element(0, i);
+  } else {  // every sequence's at once
+    const u32 rows = task.row_end - task.row_begin;
+    for (u32 i = thread_index(); i < rows * kBatch; i += kConsumers) element(i / rows, task.row_begin + i % rows);
+  }
 }
 
-__device__ __forceinline__ void rms_norm(const Block& block, const Params& p, const TaskDesc& task, Publisher& out) {
-  const float* x = floats(p, task.input);
+__device__ __forceinline__ void rms_norm(const Block& block, const Params& p, const TaskDesc& task, u32 seq, Publisher& out) {
+  const float* x = floats(p, task.input) + seq * kHidden;
   float squares = 0.0f;
   for (u32 i = thread_index(); i < kHidden; i += kConsumers) {
     const float v = load_l2(x + i);
     squares = fmaf(v, v, squares);
   }
   squares = warp_sum(squares);
-  if (thread_index() % 32 == 0) block.scratch()[thread_index() / 32] = squares;
+  if (thread_index() % 32 == 0) block.scratch(seq)[thread_index() / 32] = squares;
   consumer_barrier();
   float total = 0.0f;
-  for (int w = 0; w < kConsumerWarps; ++w) total += block.scratch()[w];
+  for (int w = 0; w < kConsumerWarps; ++w) total += block.scratch(seq)[w];
   const float scale = rsqrtf(total / static_cast<float>(kHidden) + kEps);
   // Rows of a task are whole units, so pairs do not straddle tasks.
   for (u32 i = task.row_begin + thread_index() * 2; i < task.row_end; i += kConsumers * 2) {
     const float a = load_l2(x + i) * scale * vector1(p.vectors + task.norm, i),
                 b = load_l2(x + i + 1) * scale * vector1(p.vectors + task.norm, i + 1);
-    out.pair<kActType>(p.activations + task.output, i, a, b);
+    out.pair<kActType>(p.activations + task.output + seq * slice_bytes<kActType>(kHidden), i, a, b);
   }
 }
 
 // Heads [row_begin, row_end), q heads first: one warp a head; qk-norm, then rotation. Input fp32 in natural order.
-__device__ __forceinline__ void rope(const Block& block, const Params& p, const TaskDesc& task, Publisher& out) {
+__device__ __forceinline__ void rope(const Block& block, const Params& p, const TaskDesc& task, u32 seq, Publisher& out) {
   const u32 lane = thread_index() % 32;
   for (u32 head = task.row_begin + thread_index() / 32; head < task.row_end; head += kConsumerWarps) {
-    const float* in = floats(p, task.input) + head * kHeadDim;
+    const float* in = floats(p, task.input) + seq * (kQRows + 2 * kKvRows) + head * kHeadDim;
     const bool is_q = head < kHeads;
     float scale = 1.0f;
     if (kQkNorm) {
@@ -54,7 +61,7 @@ __device__ __forceinline__ void rope(const Block& block, const Params& p, const 
       for (u32 i = lane; i < kHeadDim; i += 32) squares = fmaf(load_l2(in + i), load_l2(in + i), squares);
       scale = rsqrtf(warp_sum(squares) / static_cast<float>(kHeadDim) + kEps);
     }
-    u8* buffer = p.activations + (is_q ? task.output : task.output2);
+    u8* buffer = p.activations + (is_q ? task.output + seq * slice_bytes<kActType>(kQRows) : task.output2 + seq * slice_bytes<kF32>(kKvRows));
     const u64 base = static_cast<u64>(is_q ? head : head - kHeads) * kHeadDim;
     for (u32 i = lane * 2; i < kHeadDim / 2; i += 64) {
       float a[2], b[2];
@@ -65,7 +72,7 @@ __device__ __forceinline__ void rope(const Block& block, const Params& p, const 
           x *= vector1(weights, (is_q ? 0 : kHeadDim) + i + j);
           y *= vector1(weights, (is_q ? 0 : kHeadDim) + kHeadDim / 2 + i + j);
         }
-        rotate(block.rope(), i + j, x, y, a[j], b[j]);
+        rotate(block.rope(seq), i + j, x, y, a[j], b[j]);
       }
       if (is_q) {
         out.pair<kActType>(buffer, base + i, a[0], a[1]);
@@ -78,41 +85,48 @@ __device__ __forceinline__ void rope(const Block& block, const Params& p, const 
   }
 }
 
-__device__ __forceinline__ void kv_append(const Params& p, const TaskDesc& task, Publisher& out) {
-  const float* k = floats(p, task.input);
-  const float* v = floats(p, task.output2) + kQRows + kKvRows;  // the v rows of the unfused qkv
+__device__ __forceinline__ void kv_append(const Params& p, const TaskDesc& task, u32 seq, Publisher& out) {
+  const int position = position_of(p, seq);
+  const float* k = floats(p, task.input) + seq * kKvRows;
+  const float* v = floats(p, task.output2) + seq * (kQRows + 2 * kKvRows) + kQRows + kKvRows;  // the v rows of the unfused qkv
   for (u32 i = task.row_begin * kHeadDim + thread_index() * 2; i < task.row_end * kHeadDim; i += kConsumers * 2) {
     const u32 head = i / kHeadDim, element = i % kHeadDim;
-    out.cache_pair<kKvType>(p.kv, cache_row(task.layer, 0, head, p.position) + element, load_l2(k + i), load_l2(k + i + 1));
-    out.cache_pair<kKvType>(p.kv, cache_row(task.layer, 1, head, p.position) + element, load_l2(v + i), load_l2(v + i + 1));
+    out.cache_pair<kKvType>(p.kv, cache_row(seq, task.layer, 0, head, position) + element, load_l2(k + i), load_l2(k + i + 1));
+    out.cache_pair<kKvType>(p.kv, cache_row(seq, task.layer, 1, head, position) + element, load_l2(v + i), load_l2(v + i + 1));
   }
 }
 
 __device__ __forceinline__ void attention_combine(const Block& block, const Params& p, const TaskDesc& task, u32 index, Publisher& out) {
   constexpr u32 kQuadsPerHead = kGqa * kHeadDim / 4;  // of a kv head
-  const u32 end = task.row_end * kQuadsPerHead;
 #pragma unroll 1
-  for (u32 first = task.row_begin * kQuadsPerHead + thread_index(); first < end; first += kConsumers) {
-    combine_quads<1>(block, p, task, index, first, end, active_splits(p.position), [&](int, u32 quad, float4 v) {
-      out.pair<kActType>(p.activations + task.output, quad * 4, v.x, v.y);
-      out.pair<kActType>(p.activations + task.output, quad * 4 + 2, v.z, v.w);
-    });
+  for (u32 seq = 0; seq < kBatch; ++seq) {
+    const u32 end = task.row_end * kQuadsPerHead;
+    u8* buffer = p.activations + task.output + seq * slice_bytes<kActType>(kQRows);
+#pragma unroll 1
+    for (u32 first = task.row_begin * kQuadsPerHead + thread_index(); first < end; first += kConsumers) {
+      combine_quads<1>(block, p, task, index, seq, first, end, [&](int, u32 quad, float4 v) {
+        out.pair<kActType>(buffer, quad * 4, v.x, v.y);
+        out.pair<kActType>(buffer, quad * 4 + 2, v.z, v.w);
+      });
+    }
   }
 }
 
 // Input [gate | up] in natural order.
-__device__ __forceinline__ void silu_mul(const Params& p, const TaskDesc& task, Publisher& out) {
-  const float* gate = floats(p, task.input);
+__device__ __forceinline__ void silu_mul(const Params& p, const TaskDesc& task, u32 seq, Publisher& out) {
+  const float* gate = floats(p, task.input) + seq * (2 * kInter);
   const float* up = gate + kInter;
   for (u32 i = task.row_begin + thread_index() * 2; i < task.row_end; i += kConsumers * 2) {
-    out.pair<kActType>(p.activations + task.output, i, silu(load_l2(gate + i)) * load_l2(up + i), silu(load_l2(gate + i + 1)) * load_l2(up + i + 1));
+    out.pair<kActType>(p.activations + task.output + seq * slice_bytes<kActType>(kInter), i, silu(load_l2(gate + i)) * load_l2(up + i),
+                       silu(load_l2(gate + i + 1)) * load_l2(up + i + 1));
   }
 }
 
-__device__ __forceinline__ void add_residual(const Params& p, const TaskDesc& task, Publisher& out) {
-  u8* buffer = p.activations + task.output;
+__device__ __forceinline__ void add_residual(const Params& p, const TaskDesc& task, u32 seq, Publisher& out) {
+  u8* buffer = p.activations + task.output + seq * slice_bytes<kF32>(kHidden);
+  const u32 slice = seq * kHidden;
   for (u32 i = task.row_begin + thread_index(); i < task.row_end; i += kConsumers) {
-    out.word(buffer, i, __float_as_uint(load_l2(floats(p, task.residual) + i) + load_l2(floats(p, task.input) + i)));
+    out.word(buffer, i, __float_as_uint(load_l2(floats(p, task.residual) + slice + i) + load_l2(floats(p, task.input) + slice + i)));
   }
 }
 
@@ -130,17 +144,20 @@ __device__ __forceinline__ Best block_best(const Block& block, Best best) {
   return best;
 }
 
-__device__ __forceinline__ void argmax_partial(const Block& block, const Params& p, const TaskDesc& task, Publisher& out) {
+__device__ __forceinline__ void argmax_partial(const Block& block, const Params& p, const TaskDesc& task, u32 seq, Publisher& out) {
+  const float* logits = p.logits + seq * kVocab;
+  u8* buffer = p.activations + task.output2 + seq * slice_bytes<kF32>(kArgmaxPartials * 2);
   Best best = no_best();
-  for (u32 i = task.row_begin + thread_index(); i < task.row_end; i += kConsumers) best.take(load_l2(p.logits + i), i);
+  for (u32 i = task.row_begin + thread_index(); i < task.row_end; i += kConsumers) best.take(load_l2(logits + i), i);
   best = block_best(block, best);
   if (thread_index() != 0) return;
-  out.word(p.activations + task.output2, 0, __float_as_uint(best.value));
-  out.word(p.activations + task.output2, 1, best.index);
+  out.word(buffer, 0, __float_as_uint(best.value));
+  out.word(buffer, 1, best.index);
 }
 
 __device__ __forceinline__ void argmax(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
-  const u8* partials = p.activations + task.input;
+  const u32 seq = sequence_of(task);
+  const u8* partials = p.activations + task.input + seq * slice_bytes<kF32>(kArgmaxPartials * 2);
   Best best = no_best();
   for (u32 i = thread_index(); i < task.row_end; i += kConsumers) {
     if constexpr (kFlagged) {
@@ -160,8 +177,8 @@ __device__ __forceinline__ void argmax(const Block& block, const Params& p, cons
   best = block_best(block, best);
   if (thread_index() != 0) return;
   const int token = best.index < kVocab ? static_cast<int>(best.index) : 0;  // logits that are all NaN: still a token, the gate sees the logits
-  *p.next_token = token;
-  if (p.feed_back != 0) p.tokens[p.position + 1] = token;
+  p.next_token[seq] = token;
+  if (kBatch == 1 ? p.feed_back != 0 : (p.feed_back >> seq & 1) != 0) p.tokens[seq * (kMaxSeq + 1) + position_of(p, seq) + 1] = token;
 }
 
 // The task's output is stored and its signal sent when this returns in thread 0; the others run ahead only to the next barrier.
@@ -169,31 +186,39 @@ __device__ __noinline__ bool elementwise(const Block& block, const Params& p, co
   if (!wait_dependencies(block, p, task, index)) return false;
   Publisher out;
   out.tag = p.tag_base + task.tag;
-  if (p.position >= task.pos_lo) {
+  // Of several sequences these run at every position: pos_lo is 0 for them.
+  if (kBatch > 1 || p.position >= task.pos_lo) {
+    const auto each = [](auto work) {
+#pragma unroll 1
+      for (u32 seq = 0; seq < kBatch; ++seq) work(seq);
+    };
     switch (task.op) {
       case kOpEmbed:
         embed(p, task, out);
         break;
       case kOpRmsNorm:
-        rms_norm(block, p, task, out);
+        each([&](u32 seq) { rms_norm(block, p, task, seq, out); });
         break;
       case kOpRope:
-        rope(block, p, task, out);
+        each([&](u32 seq) { rope(block, p, task, seq, out); });
         break;
       case kOpKvAppend:
-        kv_append(p, task, out);
+        each([&](u32 seq) { kv_append(p, task, seq, out); });
         break;
       case kOpAttentionCombine:
         attention_combine(block, p, task, index, out);
         break;
       case kOpSiluMul:
-        silu_mul(p, task, out);
+        each([&](u32 seq) { silu_mul(p, task, seq, out); });
         break;
       case kOpAdd:
-        add_residual(p, task, out);
+        each([&](u32 seq) { add_residual(p, task, seq, out); });
         break;
       case kOpArgmaxPartial:
-        argmax_partial(block, p, task, out);
+        each([&](u32 seq) {
+          argmax_partial(block, p, task, seq, out);
+          if (kBatch > 1) consumer_barrier();  // the next one's candidates go where thread 0 has just looked
+        });
         break;
       case kOpArgmax:
         argmax(block, p, task, index);

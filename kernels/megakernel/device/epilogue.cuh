@@ -1,5 +1,6 @@
-// GEMV tasks, last consumer warp: adds the segments' sums in column order, applies what is fused behind the product, stores, signals.
-// Per batch: prefetch() what does not depend, reduce() into `rows` (fp32 sums with bias), write(); finish() after the last batch.
+// GEMV tasks, last consumer warp (of a batch each sequence's warp): adds the segments' sums in column order, applies what is fused behind the
+// product, stores, signals. Per batch: prefetch() what does not depend, reduce() into `rows` (fp32 sums with bias), write(); finish() after the last
+// batch.
 #pragma once
 
 #include "fixed_point.cuh"
@@ -45,15 +46,23 @@ struct Epilogue {
   float scale[kScales] = {};  // int8: of the batch's rows lane, lane + 32, …
   Best best = no_best();
   Publisher out;
+  u32 own = 0;  // of several sequences: which one
 
-  __device__ __forceinline__ Epilogue(const Block& b, const Params& params, const TaskDesc& t, const Shape& s)
-      : block(b), p(params), task(t), shape(s) {
+  __device__ __forceinline__ Epilogue(const Block& b, const Params& params, const TaskDesc& t, const Shape& s, u32 warp)
+      : block(b), p(params), task(t), shape(s), own(warp) {
     out.tag = p.tag_base + task.tag;
+  }
+
+  __device__ __forceinline__ u32 seq() const { return kBatch == 1 ? 0 : own; }
+  // The sequence's slice of the output. Not kept in registers: of one sequence it is two additions.
+  __device__ __forceinline__ u8* output(u32 slice) const {
+    if constexpr (kBatch == 1) return p.activations + task.output;
+    return p.activations + task.output + seq() * slice;
   }
 
   // Row `row` of the batch, of a residual that an earlier instruction made: complete, because what this task waited for depends on it.
   __device__ __forceinline__ float residual_row(u32 row, u32 index) const {
-    const u8* buffer = p.activations + task.residual;
+    const u8* buffer = p.activations + task.residual + (kBatch == 1 ? 0 : seq() * slice_bytes<kF32>(kHidden));
     if constexpr (kFlagged) {
       const u64* at = reinterpret_cast<const u64*>(buffer) + first + row;
       u64 packet;
@@ -82,7 +91,7 @@ struct Epilogue {
 
   __device__ __forceinline__ void reduce(const float* partials, u32 index) {
     const u32 lane = thread_index() % 32;
-    float* rows = block.rows();
+    float* rows = block.rows(seq());
     float vector_scale = 1.0f;
     if constexpr (kInt8) {
       vector_scale = block.scratch()[kVectorScaleAt];
@@ -119,10 +128,12 @@ struct Epilogue {
     if ((task.fused & kFusedArgmax) != 0) {
       best.reduce_warp();
       if (lane == 0) {
-        out.word(p.activations + task.output2, 0, __float_as_uint(best.value));
-        out.word(p.activations + task.output2, 1, best.index);
+        u8* buffer = p.activations + task.output2 + seq() * slice_bytes<kF32>(kArgmaxPartials * 2);
+        out.word(buffer, 0, __float_as_uint(best.value));
+        out.word(buffer, 1, best.index);
       }
     }
+    if constexpr (kBatch > 1) return;  // all warps settle, then one thread signals
     out.settle(block.sink());
     __syncwarp();
     if (lane == 0 && task.signal != kNoOffset) signal_counter(p.counters + task.signal * kCounterStride);
@@ -134,14 +145,14 @@ struct Epilogue {
   __device__ __forceinline__ void write_rows() {
     const u32 lane = thread_index() % 32;
     for (u32 row = lane; row < count; row += 32) {
-      const float v = block.rows()[row];
+      const float v = block.rows(seq())[row];
       if (task.matrix != kLmHead) {
-        out.word(p.activations + task.output, first + row, __float_as_uint(v));
+        out.word(output(slice_bytes<kF32>(kHidden)), first + row, __float_as_uint(v));
       } else if ((task.fused & kFusedArgmax) != 0) {
-        out.plain(p.logits + first + row, __float_as_uint(v));  // nobody in this launch reads it
+        out.plain(p.logits + seq() * kVocab + first + row, __float_as_uint(v));  // nobody in this launch reads it
         best.take(v, first + row);
       } else {
-        out.outside(p.logits + first + row, __float_as_uint(v));
+        out.outside(p.logits + seq() * kVocab + first + row, __float_as_uint(v));
       }
     }
   }
@@ -149,9 +160,9 @@ struct Epilogue {
   // Units hold four gate rows, then their four up rows.
   __device__ __forceinline__ void write_gate_up() {
     const u32 lane = thread_index() % 32;
-    const float* rows = block.rows();
+    const float* rows = block.rows(seq());
     const u32 begin = first / 2;  // element of `act`
-    u8* act = p.activations + task.output;
+    u8* act = output((task.fused & kFusedSiluMul) != 0 ? slice_bytes<kActType>(kInter) : slice_bytes<kF32>(2 * kInter));
     for (u32 pair = lane; pair < count / 4; pair += 32) {
       const u32 at = pair / 2 * kUnit + pair % 2 * 2;
       const float g0 = rows[at], g1 = rows[at + 1], u0 = rows[at + 4], u1 = rows[at + 5];
@@ -164,10 +175,13 @@ struct Epilogue {
     }
   }
 
+  // Flagged: where this step's k and v rows are published besides the cache.
+  __device__ __forceinline__ u8* now() const { return p.activations + kKvNow + seq() * slice_bytes<kKvType>(2 * kKvRows); }
+
   // Rows of q heads, then k heads, each unit four rows of a head's first half and their partners of the second; then v rows as they are.
   __device__ __forceinline__ void write_qkv() {
     const u32 lane = thread_index() % 32;
-    float* rows = block.rows();
+    float* rows = block.rows(seq());
     const bool rotated = (task.fused & kFusedRopeAppend) != 0;
     if (kQkNorm && rotated) norm_heads(rows);
     for (u32 pair = lane; pair < count / 2; pair += 32) {
@@ -179,10 +193,10 @@ struct Epilogue {
         const u32 v_row = row - kQRows - kKvRows + part * 2;
         const float a = at[part * 2], b = at[part * 2 + 1];
         if (rotated) {
-          out.cache_pair<kKvType>(p.kv, cache_row(task.layer, 1, v_row / kHeadDim, p.position) + v_row % kHeadDim, a, b);
-          if constexpr (kFlagged) out.pair<kKvType>(p.activations + kKvNow, kKvRows + v_row, a, b);
+          out.cache_pair<kKvType>(p.kv, cache_row(seq(), task.layer, 1, v_row / kHeadDim, position_of(p, seq())) + v_row % kHeadDim, a, b);
+          if constexpr (kFlagged) out.pair<kKvType>(now(), kKvRows + v_row, a, b);
         } else {
-          out.pair<kF32>(p.activations + task.output, kQRows + kKvRows + v_row, a, b);
+          out.pair<kF32>(output(slice_bytes<kF32>(kQRows + 2 * kKvRows)), kQRows + kKvRows + v_row, a, b);
         }
         continue;
       }
@@ -191,19 +205,19 @@ struct Epilogue {
       float a0 = at[first_half], a1 = at[first_half + 1], b0 = at[first_half + 4], b1 = at[first_half + 5];
       if (rotated) {
         const float x0 = a0, x1 = a1, y0 = b0, y1 = b1;
-        rotate(block.rope(), in_head, x0, y0, a0, b0);
-        rotate(block.rope(), in_head + 1, x1, y1, a1, b1);
+        rotate(block.rope(seq()), in_head, x0, y0, a0, b0);
+        rotate(block.rope(seq()), in_head + 1, x1, y1, a1, b1);
       }
       const float low = part < 2 ? a0 : b0, high = part < 2 ? a1 : b1;
       const u32 element = in_head + (part < 2 ? 0 : kHeadDim / 2);
       if (!rotated) {
-        out.pair<kF32>(p.activations + task.output, row / kHeadDim * kHeadDim + element, low, high);
+        out.pair<kF32>(output(slice_bytes<kF32>(kQRows + 2 * kKvRows)), row / kHeadDim * kHeadDim + element, low, high);
       } else if (row < kQRows) {
-        out.pair<kActType>(p.activations + task.output, row / kHeadDim * kHeadDim + element, low, high);
+        out.pair<kActType>(output(slice_bytes<kActType>(kQRows)), row / kHeadDim * kHeadDim + element, low, high);
       } else {
         const u32 k_row = (row - kQRows) / kHeadDim * kHeadDim + element;
-        out.cache_pair<kKvType>(p.kv, cache_row(task.layer, 0, k_row / kHeadDim, p.position) + element, low, high);
-        if constexpr (kFlagged) out.pair<kKvType>(p.activations + kKvNow, k_row, low, high);
+        out.cache_pair<kKvType>(p.kv, cache_row(seq(), task.layer, 0, k_row / kHeadDim, position_of(p, seq())) + element, low, high);
+        if constexpr (kFlagged) out.pair<kKvType>(now(), k_row, low, high);
       }
     }
   }

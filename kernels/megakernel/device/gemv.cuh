@@ -1,6 +1,7 @@
 // GEMV tasks, consumer side. Warp w takes segments w, w + W, w + 2W, … of the task's rows; each segment's sums go to their own place in shared memory
 // and are added in column order by the last warp: the result does not depend on who was fast. Rows go in batches of at most 16 units with two
 // buffers, so that warps work on the next batch while the last one finishes the previous.
+// Several sequences: warp s finishes sequence s, a batch of rows behind the products, when the others' sums are there.
 // One body for every matrix, its width a run-time value: code that is not in the instruction cache when a task begins costs more than it saves.
 #pragma once
 
@@ -8,7 +9,7 @@
 #include "ring.cuh"
 #include "segment.cuh"
 #include "segment_int8.cuh"
-#include "stage.cuh"
+#include "stage_batch.cuh"
 
 namespace amk_vm {
 
@@ -30,7 +31,13 @@ constexpr bool kProductsFirst = kInt8;
 // Per warp, across tasks.
 struct Consumer {
   RingCursor ring;  // first chunk of the task at hand
+  bool after_wide = false;
   u32 batches = 0;  // partial buffers used so far: buffer = batches % 2, its phase = batches / 2 % 2
+};
+
+template <bool Second>
+struct Half {
+  static constexpr bool value = Second;
 };
 
 // How segments lie in chunks: constants where the three widths agree.
@@ -57,11 +64,11 @@ struct Walk {
   u32 seg, unit, column;  // unit: row in the row layout; column: segment within it
   RingCursor cursor;
   u32 in_chunk;  // segment within its chunk
-  u32 segs, unit_segs, skip_unit, skip_column, base;
+  u32 segs, unit_segs, skip_unit, skip_column, base, slots;
   ChunkShape chunk;
   const u8* direct;
 
-  __device__ __forceinline__ void begin(const Block& block, const Shape& shape, u32 warp, u32 lane, u32 all_segs, RingCursor ring,
+  __device__ __forceinline__ void begin(const Block& block, const Shape& shape, u32 warp, u32 lane, u32 all_segs, RingCursor ring, u32 ring_slots,
                                         const u8* weights) {
     seg = warp;
     unit = shape.first_unit[warp];
@@ -73,8 +80,9 @@ struct Walk {
     chunk.begin(shape);
     if constexpr (kSlots > 0) {
       cursor = ring;
+      slots = ring_slots;
       in_chunk = shape.first_in_chunk[warp];
-      cursor.advance(shape.first_chunk[warp]);
+      cursor.advance(shape.first_chunk[warp], slots);
       base = keep(block.base());
     } else {
       direct = weights + lane * 16;
@@ -95,7 +103,7 @@ struct Walk {
         in_chunk -= chunk.segs;
         ++chunks;
       }
-      cursor.advance(chunks);
+      cursor.advance(chunks, slots);
     }
   }
   __device__ __forceinline__ bool there() const { return seg < segs; }
@@ -105,7 +113,7 @@ struct Walk {
     if constexpr (kSlots > 0) {
       const u64 begin = trace_wait_begin();
       // Until it is full, or somebody gave up.
-      while (!mbarrier_test(base + kShared.barriers + cursor.slot * 8, cursor.parity)) {
+      while (!mbarrier_test(base + kShared.barriers + cursor.slot * 8, cursor.phase())) {
         if (load_shared_now(base + kShared.control) != 0) break;
       }
       trace_wait_end(begin);
@@ -130,12 +138,17 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   const u32 warp = thread_index() / 32, lane = keep(thread_index() % 32);
   const u32 rows = task.row_end - task.row_begin;
   const u32 units = kPackedLayout ? (rows + kUnit - 1) / kUnit : rows;
-  const u32 act = keep(shared_address(block.act()) + kLimbsAt);
+  const bool wide = kWideSlots > 0 && task.matrix == kDown;
+  const Vectors vectors = block.vectors(wide);
+  const u32 slots = slots_of(wide), stride = kWideSlots > 0 ? keep(vectors.stride) : kActStride;
+  // Several sequences, packed: this lane's piece.
+  const u32 act = keep(shared_address(vectors.base) + kLimbsAt + (kBatch > 1 && kPackedLayout ? batch_lane_offset(lane, stride) : 0));
   const u32 batch_units = shape.batch_units * (kPackedLayout ? 1 : kUnit);
-  const u32 groups = kOneGroup ? 1 : shape.groups;
+  const u32 groups = kOneGroup ? 1 : kPairGroups ? 2 : shape.groups;
 
+  consumer.ring.enter(wide);
   Walk walk;
-  walk.begin(block, shape, warp, lane, units * shape.segs, consumer.ring, p.weights + static_cast<u64>(task.weight) * 16);
+  walk.begin(block, shape, warp, lane, units * shape.segs, consumer.ring, slots, p.weights + static_cast<u64>(task.weight) * 16);
   // Weights of the group at hand and of the one after it, in turn: loads are issued before the products of the group before.
   WeightGroup here, there;
   here.clear();
@@ -148,42 +161,64 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
     if (groups == 1) walk.close(lane);
   };
   // Weights do not depend on the wait: they are in registers when it ends.
+  // Not beside a task of fewer slots: a warp could be a turn ahead of them.
+  // Several sequences merged from partials: their loads need the registers.
+  const bool hoist = kPackedLayout && kHoist && !wide && !consumer.after_wide && !(kBatch > 1 && (task.fused & kFusedCombine) != 0);
   if constexpr (kPackedLayout && kHoist) {
     trace_starved_reset();
-    open_first();
+    if (hoist) open_first();
   }
-  if (!stage(block, p, task, shape, index)) return false;
+  if (!stage(block, p, task, shape, vectors, index)) return false;
   trace_mark(p, index, kMarkStaged, thread_index() == 0);
-  if constexpr (kPackedLayout && !kHoist) open_first();
+  if (kPackedLayout && !hoist) open_first();
   trace_mark(p, index, kMarkFirstData, thread_index() == 0);
   if constexpr (!(kPackedLayout && kHoist)) trace_starved_reset();
   there.clear();
-  VectorGroup vector;
+  VectorGroup vector, second;  // second: of two groups a segment, the second's
   vector.clear();
+  if constexpr (kPairGroups) second.clear();
   const u32 seg_vector_bytes = keep(shape.seg_vector_bytes);
-  const bool same_columns = groups == 1 && shape.skip_segs == 0;  // all of this warp's segments: their piece of the vector stays in registers
-  if (kPackedLayout && (same_columns || kProductsFirst)) vector.load(act + walk.column * seg_vector_bytes, lane);
+  // All of this warp's segments: their piece of the vector stays in registers.
+  const bool same_columns = (groups == 1 || kPairGroups) && shape.skip_segs == 0;
+  if (kPackedLayout && (same_columns || kProductsFirst)) vector.load(act + walk.column * seg_vector_bytes, lane, stride);
+  if (kPairGroups && same_columns) second.load(act + walk.column * seg_vector_bytes + kGroupBlocks * 128, lane, stride);
   RowSums sums;
   sums.clear();
-  Epilogue epilogue(block, p, task, shape);
+  Epilogue epilogue(block, p, task, shape, warp);
+  const bool finishes = kBatch > 1 ? warp < kBatch : warp == kConsumerWarps - 1;
+  // Several sequences: the n-th batch of rows, from `first` on, when all its sums are there.
+  const bool one_batch = units <= batch_units;
+  const auto finish_batch = [&](u32 first, u32 n) {
+    if (!one_batch) epilogue.prefetch(first * kSegRows, index);
+    wait_barrier(block, block.sums_full(n % 2), n / 2 % 2);
+    epilogue.reduce(block.partials(n % 2, warp), index);
+    mbarrier_arrive_many(block.sums_empty(n % 2), 1, lane);  // reduce() ends in a __syncwarp
+    epilogue.write();
+  };
 #pragma unroll 1
   for (u32 first = 0; first < units; first += batch_units) {
     const u32 end = first + batch_units < units ? first + batch_units : units;
     const u32 buffer = consumer.batches % 2;
-    if (!kFullBarriers && consumer.batches >= 2 && warp != kConsumerWarps - 1) barrier_wait(kPartialsEmpty + buffer);
-    if (warp == kConsumerWarps - 1) epilogue.prefetch(first * kSegRows, index);
+    if constexpr (kBatch > 1 && kFullBarriers) consumer_barrier();
+    if (kBatch > 1 && consumer.batches >= 2) wait_barrier(block, block.sums_empty(buffer), consumer.batches / 2 % 2 ^ 1);
+    if (kBatch == 1 && !kFullBarriers && consumer.batches >= 2 && warp != kConsumerWarps - 1) barrier_wait(kPartialsEmpty + buffer);
+    if (kBatch == 1 ? warp == kConsumerWarps - 1 : finishes && one_batch) epilogue.prefetch(first * kSegRows, index);
     float* partials = block.partials(buffer);
     if constexpr (kPackedLayout) {
-      const u32 sums_at = keep(shared_address(partials)) + (lane / 4 + (shape.unit_sums == walk.unit_segs ? 0 : warp * kUnit)) * 4;
+      const u32 sums_at = keep(shared_address(partials) + (kBatch > 1 ? lane % 4 * kPartialFloats * 4 : 0)) +
+                          (lane / 4 + (shape.unit_sums == walk.unit_segs ? 0 : warp * kUnit)) * 4;
       const u32 column_stride = shape.unit_sums == walk.unit_segs ? kUnit * 4 : 0, unit_stride = shape.unit_stride * 4;
-      const auto step = [&](WeightGroup& now, WeightGroup& following) {
-        if (!kProductsFirst && !same_columns) vector.load(act + walk.column * seg_vector_bytes + group * kGroupBlocks * kBlockVectorBytes, lane);
-        if constexpr (kProductsFirst) sums.add(now, vector);
+      const auto step = [&](WeightGroup& now, WeightGroup& following, auto half) {
+        constexpr bool kSecond = kPairGroups && decltype(half)::value;
+        VectorGroup& own = kSecond ? second : vector;
+        if (!kProductsFirst && !same_columns)
+          own.load(act + walk.column * seg_vector_bytes + (kPairGroups ? kSecond : group) * kGroupBlocks * kBlockVectorBytes, lane, stride);
+        if constexpr (kProductsFirst) sums.add(now, own);
         const u32 unit = walk.unit, sum_at = sums_at + (unit - first) * unit_stride + walk.column * column_stride;
-        if (!kOneGroup && group + 1 < groups) {
+        if (kPairGroups ? !kSecond : !kOneGroup && group + 1 < groups) {
           source = source.moved(kGroupBlocks * kBlockBytes);
           following.load(source);
-          if (++group + 1 == groups) walk.close(lane);
+          if (kPairGroups || ++group + 1 == groups) walk.close(lane);
         } else {
           group = 0;
           walk.next();
@@ -194,37 +229,61 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
           }
         }
         if constexpr (kProductsFirst) {
-          if (!same_columns) vector.load(act + walk.column * seg_vector_bytes + group * kGroupBlocks * kBlockVectorBytes, lane);
+          if (!same_columns) own.load(act + walk.column * seg_vector_bytes + group * kGroupBlocks * kBlockVectorBytes, lane, stride);
         } else {
-          sums.add(now, vector);
+          sums.add(now, own);
         }
         // A row's sum over all of this warp's segments of the unit.
         if (walk.unit != unit) {
-          store_shared_if(sum_at, sums.row(), lane % 4 == 0);
+          if constexpr (kBatch > 1) {
+#pragma unroll
+            for (int set = 0; set < kSets; ++set) store_shared_if(sum_at + set * 4 * kPartialFloats * 4, sums.row(set), set * 4 + lane % 4 < kBatch);
+          } else {
+            store_shared_if(sum_at, sums.row(), lane % 4 == 0);
+          }
           sums.clear();
         }
       };
 #pragma unroll 1
       while (walk.unit < end) {
-        step(here, there);
+        step(here, there, Half<false>());
         if (walk.unit >= end) {
           here = there;
           break;
         }
-        step(there, here);
+        step(there, here, Half<true>());
       }
     } else {
       while (walk.unit < end) {
-        const float sum = segment_row(walk.open(lane), act + walk.column * seg_vector_bytes, seg_vector_bytes);
-        walk.close(lane);
         const u32 row = walk.unit - first;
-        if (lane == 0) partials[row / kUnit * shape.unit_stride + walk.column * kUnit + row % kUnit] = sum;
+        float* sum_at = partials + row / kUnit * shape.unit_stride + walk.column * kUnit + row % kUnit;
+        if constexpr (kBatch > 1) {
+          float each[kBatch];
+          segment_rows(walk.open(lane), act + walk.column * seg_vector_bytes, stride, seg_vector_bytes, each);
+          walk.close(lane);
+#pragma unroll
+          for (u32 s = 0; s < kBatch; ++s)
+            if (lane == 0) sum_at[s * kPartialFloats] = each[s];
+        } else {
+          const float sum = segment_row(walk.open(lane), act + walk.column * seg_vector_bytes, seg_vector_bytes);
+          walk.close(lane);
+          if (lane == 0) *sum_at = sum;
+        }
         walk.next();
       }
     }
     trace_mark(p, index, kMarkComputed, thread_index() == 0);
     trace_starved(p, index);
-    if (warp != kConsumerWarps - 1) {
+    if constexpr (kBatch > 1) {
+#if __CUDA_ARCH__ >= 900
+      // Copies come next where the vectors lay.
+      if (wide && end == units) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+      __syncwarp();
+      mbarrier_arrive_many(block.sums_full(buffer), 1, lane);
+      if constexpr (kFullBarriers) consumer_barrier();
+      if (finishes && first > 0) finish_batch(first - batch_units, consumer.batches - 1);
+    } else if (warp != kConsumerWarps - 1) {
       barrier_arrive(kPartialsFull + buffer);
       if constexpr (kFullBarriers) barrier_wait(kPartialsEmpty + buffer);
     } else {
@@ -237,12 +296,29 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
     }
     ++consumer.batches;
   }
-  if (warp == kConsumerWarps - 1) epilogue.finish(index);
+  if constexpr (kBatch > 1) {
+    if (finishes) {
+      if (warp == 0) {
+        wait_barrier(block, block.sums_full((consumer.batches - 1) % 2), (consumer.batches - 1) / 2 % 2);
+        trace_mark(p, index, kMarkReduced, lane == 0);
+        if (lane == 0 && kSlots > 0) atomicAdd(&block.finished_tasks(), 1);
+      }
+      finish_batch((units - 1) / batch_units * batch_units, consumer.batches - 1);
+      epilogue.finish(index);
+      epilogue.out.settle(block.sink());
+      finishers_barrier<kBatch>(warp == 0);
+      if (thread_index() == 0 && task.signal != kNoOffset) signal_counter(p.counters + task.signal * kCounterStride);
+      trace_mark(p, index, kMarkPublished, thread_index() == 0);
+    }
+  } else {
+    if (warp == kConsumerWarps - 1) epilogue.finish(index);
+  }
   if constexpr (kSlots > 0) {
     // chunks may exceed the ring's slots several times.
     const u32 chunks = (walk.segs + shape.segs_per_chunk - 1) / shape.segs_per_chunk;
-    consumer.ring.parity ^= chunks / kSlots % 2;
-    consumer.ring.advance(chunks % kSlots);
+    if (chunks / slots % 2 != 0) consumer.ring.turn(slots);
+    consumer.ring.advance(chunks % slots, slots);
+    consumer.after_wide = wide;
   }
   return true;
 }

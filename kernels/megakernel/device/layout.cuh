@@ -13,7 +13,8 @@ using u64 = unsigned long long;
 // `norm`, `bias` in the vector arena; `weight` counts 16-byte pieces of the packed weights. kNoOffset = absent.
 constexpr u32 kNoOffset = 0xffffffffu;
 struct TaskDesc {
-  u8 op, matrix;
+  u8 op;
+  u8 matrix;  // of a Gemv; of AttentionTile and Argmax the sequence of the batch
   u16 fused;
   u32 weight;
   u32 row_begin, row_end;
@@ -41,7 +42,7 @@ struct StreamDesc {
   u32 weight;  // 16-byte pieces from the packed weights' base
   u32 bytes;   // whole segments
   u32 chunk_bytes;
-  u32 pad;
+  u32 wide;  // 1: its vectors lie where slots kWideSlots and up are
 };
 
 // Where one SM's part of the tables lies.
@@ -62,6 +63,8 @@ struct AbortReport {
 };
 enum AbortKind : u32 { kAbortCounter = 1, kAbortRing = 2, kAbortPackets = 3 };
 
+constexpr u32 kMaxSequences = 8;
+
 // Kernel parameters: all that changes between launches of one program.
 struct Params {
   const u8* weights;    // packed matrices
@@ -69,10 +72,10 @@ struct Params {
   const u8* embedding;  // [vocab, hidden] rows
   const float* rope;    // [max_seq][2][head_dim / 2]: cos, sin
   u8* activations;
-  u8* kv;           // [layers][2][kv_heads][max_seq][head_dim]
-  float* logits;    // [vocab]
-  int* tokens;      // [max_seq + 1]: tokens[position] is this step's input
-  int* next_token;  // this step's argmax
+  u8* kv;           // [sequences][layers][2][kv_heads][max_seq][head_dim]
+  float* logits;    // [sequences][vocab]
+  int* tokens;      // [sequences][max_seq + 1]: tokens[position] is this step's input
+  int* next_token;  // [sequences]: this step's argmax
   int* counters;    // one per kCounterStride ints
   const QueueDesc* queues;
   const TaskDesc* tasks;
@@ -82,26 +85,30 @@ struct Params {
   u64* trace;     // compiled-in tracing only
   u64 budget_ns;  // of this launch, for every spin
   int position;
-  int epoch;      // steps these counters have seen
-  int feed_back;  // 1: also tokens[position + 1] = argmax
-  u32 tag_base;   // publish flagged: added to every tag, different in every step
+  int epoch;                     // steps these counters have seen
+  int feed_back;                 // bit s: also tokens[s][position + 1] = argmax
+  u32 tag_base;                  // publish flagged: added to every tag, different in every step
+  int positions[kMaxSequences];  // of each sequence; `position` is that of the first
 };
 
 // Byte offsets in a block's dynamic shared memory; the tables (this SM's TaskDescs, then WaitDescs) come last.
 struct SharedLayout {
-  u32 ring, act, partials, rows, scratch, rope, barriers, sinks, control, tables;
+  u32 ring, act, partials, rows, scratch, rope, barriers, partial_barriers, sinks, control, tables;
 };
 constexpr u32 align_up(u32 value, u32 to) { return (value + to - 1) / to * to; }
-constexpr SharedLayout shared_layout(u32 slots, u32 slot_bytes, u32 act_bytes, u32 partial_floats, u32 head_dim, u32 sink_words) {
+// `partial_floats`: of one of the two buffers, all sequences together.
+constexpr SharedLayout shared_layout(u32 slots, u32 slot_bytes, u32 act_bytes, u32 partial_floats, u32 head_dim, u32 sink_words, u32 batch) {
   SharedLayout s{};
   s.ring = 0;
   s.act = align_up(slots * slot_bytes, 128);
   s.partials = align_up(s.act + act_bytes, 128);
   s.rows = s.partials + 2 * partial_floats * 4;
-  s.scratch = align_up(s.rows + 16 * 8 * 4, 16);  // kBatchUnitsMax units of sums; scratch: one float a warp
-  s.rope = s.scratch + 32 * 4;
-  s.barriers = align_up(s.rope + head_dim * 4, 16);
-  s.sinks = s.barriers + 2 * slots * 8;  // barriers: full and empty of each slot
+  // kBatchUnitsMax units of sums; scratch: one float a warp; both, and a row of the RoPE table, for each sequence.
+  s.scratch = align_up(s.rows + batch * 16 * 8 * 4, 16);
+  s.rope = s.scratch + batch * 32 * 4;
+  s.barriers = align_up(s.rope + batch * head_dim * 4, 16);
+  s.partial_barriers = s.barriers + 2 * slots * 8;  // barriers: full and empty of each slot; of a batch also of the two buffers of partial sums
+  s.sinks = s.partial_barriers + (batch > 1 ? 4 * 8 : 0);
   s.control = align_up(s.sinks + sink_words * 4, 16);
   s.tables = s.control + 64;  // control: aborted, finished ring tasks, leave, waits' offset, deadline, report
   return s;

@@ -195,6 +195,15 @@ __device__ __forceinline__ void barrier_arrive(u32 id) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(kConsumers) : "memory");
 }
 constexpr u32 kPartialsFull = 3, kPartialsEmpty = 5;
+// Of the warps that finish a sequence each: all but the first arrive, the first waits.
+template <u32 Sequences>
+__device__ __forceinline__ void finishers_barrier(bool first) {
+  if (first || kFullBarriers) {
+    asm volatile("bar.sync 3, %0;" ::"n"(Sequences * 32) : "memory");
+  } else {
+    asm volatile("bar.arrive 3, %0;" ::"n"(Sequences * 32) : "memory");
+  }
+}
 __device__ __forceinline__ void consumer_barrier() { asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory"); }
 
 __device__ __forceinline__ void mbarrier_init(u32 bar, int arrivals) {

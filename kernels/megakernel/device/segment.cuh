@@ -4,7 +4,10 @@
 // 16t … 16t+7 in the first half and 16t+8 … 16t+15 in the second. One m16n8k16 takes one half as it was loaded, four registers in their order
 // (anything else costs a move a register): matrix rows 0–7 are the unit's rows over the lane's first and third pair of columns, rows 8–15 the same
 // rows over its second and fourth. The vector's matching pairs are columns 0 and 1 of the right-hand side, so that C[g][0] + C[8+g][1] is the row's
-// sum over all; the other columns of C mean nothing. For that the staged vector has the pairs of every 16 columns in the order 0 2 4 6, 1 3 5 7.
+// sum over all. For that the staged vector has the pairs of every 16 columns in the order 0 2 4 6, 1 3 5 7.
+// Sequence s of a batch has columns 2s and 2s + 1, so that lane 4g + s holds row g's sum in the same two registers, by the same additions: four
+// sequences cost no instruction more than one. Columns of no sequence are zero, or for one sequence mean nothing. Beyond four a second product of
+// the same weights takes the rest.
 #pragma once
 
 #include "block.cuh"
@@ -76,23 +79,44 @@ struct Group {
   }
 };
 
-// The vector's pieces that go with a group.
+constexpr int kSets = (kBatch + 3) / 4;  // of four sequences
+
+// Of a lane, in bytes: where its piece of a block of the staged vectors lies.
+__device__ __forceinline__ u32 batch_lane_offset(u32 lane, u32 stride) { return lane % 4 * 32 + lane / 4 % 2 * 16 + lane / 8 * stride; }
+
+// The vectors' pieces that go with a group.
 struct GroupVector {
-  uint4 x[kMma ? kGroupBlocks : 2 * kGroupBlocks];
+  uint4 x[kMma ? kSets * kGroupBlocks : 2 * kGroupBlocks];
   __device__ __forceinline__ void clear() {
 #pragma unroll
     for (uint4& v : x) v = make_uint4(0, 0, 0, 0);
   }
   // act: of the group's first column. Matrix instructions: lanes 8 and up keep the zeros of clear().
-  __device__ __forceinline__ void load(u32 act, u32 lane) {
+  // Several sequences: act is of this lane's piece (batch_lane_offset).
+  __device__ __forceinline__ void load(u32 act, u32 lane, u32 stride) {
+    if constexpr (kBatch > 1) {
 #pragma unroll
-    for (int j = 0; j < kGroupBlocks; ++j) {
-      const u32 at = act + j * 128 + lane % 4 * 32;
-      if constexpr (kMma) {
-        load_shared16_over(x[j], at + lane / 4 * 16, lane < 8);
-      } else {
-        x[2 * j] = load_shared16(at);
-        x[2 * j + 1] = load_shared16(at + 16);
+      for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+        for (int j = 0; j < kGroupBlocks; ++j) {
+          const u32 at = act + j * 128 + set * 4 * stride;
+          if (set * 4 + 4 <= static_cast<int>(kBatch)) {
+            x[set * kGroupBlocks + j] = load_shared16(at);
+          } else {
+            load_shared16_over(x[set * kGroupBlocks + j], at, set * 4 + lane / 8 < kBatch);
+          }
+        }
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < kGroupBlocks; ++j) {
+        const u32 at = act + j * 128 + lane % 4 * 32;
+        if constexpr (kMma) {
+          load_shared16_over(x[j], at + lane / 4 * 16, lane < 8);
+        } else {
+          x[2 * j] = load_shared16(at);
+          x[2 * j + 1] = load_shared16(at + 16);
+        }
       }
     }
   }
@@ -100,26 +124,34 @@ struct GroupVector {
 
 // Running sums of a segment. Four chains of products, so that none waits long for the one before.
 struct Sums {
-  float c[kMma ? 4 : 1][4];
+  static constexpr int kChains = kMma ? 4 * kSets : 1;
+  float c[kChains][4];
   __device__ __forceinline__ void clear() {
 #pragma unroll
-    for (int i = 0; i < (kMma ? 4 : 1); ++i) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0.0f;
+    for (int i = 0; i < kChains; ++i) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0.0f;
   }
   __device__ __forceinline__ void add(const Group& w, const GroupVector& v) {
 #pragma unroll
     for (int j = 0; j < kGroupBlocks; ++j) {
       if constexpr (kMma) {
-        mma16816(c[j % 2 * 2], w.a[j].x, w.a[j].y, w.a[j].z, w.a[j].w, v.x[j].x, v.x[j].y);
-        mma16816(c[j % 2 * 2 + 1], w.b[j].x, w.b[j].y, w.b[j].z, w.b[j].w, v.x[j].z, v.x[j].w);
+#pragma unroll
+        for (int set = 0; set < kSets; ++set) {
+          const uint4& x = v.x[set * kGroupBlocks + j];
+          mma16816(c[set * 4 + j % 2 * 2], w.a[j].x, w.a[j].y, w.a[j].z, w.a[j].w, x.x, x.y);
+          mma16816(c[set * 4 + j % 2 * 2 + 1], w.b[j].x, w.b[j].y, w.b[j].z, w.b[j].w, x.z, x.w);
+        }
       } else {
         c[0][0] = dot16(w.a[j], v.x[2 * j], c[0][0]);
         c[0][1] = dot16(w.b[j], v.x[2 * j + 1], c[0][1]);
       }
     }
   }
-  // Row g's sum: in lane 4g.
-  __device__ __forceinline__ float row() const {
-    if constexpr (kMma) return ((c[0][0] + c[1][0]) + (c[2][0] + c[3][0])) + ((c[0][3] + c[1][3]) + (c[2][3] + c[3][3]));
+  // Row g's sum: in lane 4g; of sequence 4 * set + s in lane 4g + s.
+  __device__ __forceinline__ float row(int set = 0) const {
+    if constexpr (kMma) {
+      const float(*k)[4] = c + set * 4;
+      return ((k[0][0] + k[1][0]) + (k[2][0] + k[3][0])) + ((k[0][3] + k[1][3]) + (k[2][3] + k[3][3]));
+    }
     float sum = c[0][0] + c[0][1];
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
     return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
@@ -134,6 +166,22 @@ __device__ __forceinline__ float segment_row(const Source& source, u32 act, u32 
 #pragma unroll 4
   for (u32 at = 0; at + lane16 < bytes; at += 512) sum = dot16(source.load(at), load_shared16(act + lane16 + at), sum);
   return warp_sum(sum);
+}
+
+// The same for every sequence of a batch: weights are loaded once.
+template <class Source>
+__device__ __forceinline__ void segment_rows(const Source& source, u32 act, u32 stride, u32 bytes, float (&sums)[kBatch]) {
+  const u32 lane16 = thread_index() % 32 * 16;
+#pragma unroll
+  for (u32 s = 0; s < kBatch; ++s) sums[s] = 0.0f;
+#pragma unroll 2
+  for (u32 at = 0; at + lane16 < bytes; at += 512) {
+    const uint4 w = source.load(at);
+#pragma unroll
+    for (u32 s = 0; s < kBatch; ++s) sums[s] = dot16(w, load_shared16(act + s * stride + lane16 + at), sums[s]);
+  }
+#pragma unroll
+  for (u32 s = 0; s < kBatch; ++s) sums[s] = warp_sum(sums[s]);
 }
 
 }  // namespace amk_vm

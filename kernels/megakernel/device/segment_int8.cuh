@@ -39,7 +39,7 @@ struct Int8Vector {
     for (uint2& v : x) v = make_uint2(0, 0);
   }
   // Lane 4n + t: column n of the right-hand side. Columns 6 and 7 repeat the last limb.
-  __device__ __forceinline__ void load(u32 act, u32 lane) {
+  __device__ __forceinline__ void load(u32 act, u32 lane, u32 = 0) {  // one sequence: no stride
     const u32 limb = lane / 8 < kLimbs ? lane / 8 : kLimbs - 1;
     const u32 at = act + limb * 64 + lane / 4 % 2 * 32 + lane % 4 * 8;
 #pragma unroll
@@ -58,7 +58,7 @@ struct Int8Sums {
     for (int j = 0; j < kGroupBlocks; ++j) mma16832(c[j % 2], w.a[j], v.x[j]);
   }
   // Row g's sum, in units of the vector's 2^-k: in lane 4g.
-  __device__ __forceinline__ float row() const {
+  __device__ __forceinline__ float row(int = 0) const {
     const u32 t = thread_index() % 4;
     const float worth = t == 0 ? 1.0f : t == 1 ? 256.0f : t == 2 ? 65536.0f : 0.0f;  // of the lane's limb
     float sum = worth * static_cast<float>((c[0][0] + c[0][3]) + (c[1][0] + c[1][3]));

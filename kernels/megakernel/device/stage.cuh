@@ -54,6 +54,9 @@ constexpr u32 kShortVectorBytes = 8192;  // of packets: so few that every thread
 // A vector of packets is looked for at once, or after the counters' hint.
 __device__ __forceinline__ WaitKind wait_kind(u32 words) { return kFlagged && words * 8 <= kShortVectorBytes ? kWaitPackets : kWaitCounters; }
 
+// In one function, so that every use adds up in the same order.
+__device__ __forceinline__ float add_squares(float sum, float4 v) { return sum + (v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w); }
+
 // RMSNorm of the fp32 residual. Each thread holds what it read until the sum over all is known.
 __device__ __forceinline__ bool stage_norm(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
   constexpr u32 kQuads = kHidden / 4, kEach = (kQuads + kConsumers - 1) / kConsumers;
@@ -102,7 +105,7 @@ __device__ __forceinline__ bool stage_norm(const Block& block, const Params& p, 
     const u32 quad = thread + i * kConsumers;
     if (quad >= kQuads) break;
     const float4 v = kHold ? value[kHold ? i : 0] : read(quad);
-    squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+    squares = add_squares(squares, v);
     if constexpr (kLimbsDirect) largest = larger(largest, product(v, weight_of(i)));
   }
   if constexpr (kLimbsDirect) offer_largest(offers(block), largest);
@@ -133,13 +136,44 @@ __device__ __forceinline__ bool stage_norm(const Block& block, const Params& p, 
   return true;
 }
 
+constexpr bool kCopySame = kBytesOf<kActType> == 2 && kActType == kWeightType;
+constexpr u32 kCopyPiece = kCopySame || kActType == kF32 ? 16 / kBytesOf<kActType> : 8;  // elements of 16 bytes
+
+// Piece `at` of a vector of `columns`. The last may be half: what lies behind the vector must not meet the padding's zeros.
+__device__ __forceinline__ void put_piece(u8* act, u32 at, u32 columns, uint4 v) {
+  if constexpr (kCopySame) {
+    if constexpr (kPairOrder) {
+      u8* pairs = act + at / 2 * 32 + at % 2 * 8;
+      if (at * 8 + 8 <= columns) {
+        *reinterpret_cast<uint2*>(pairs) = make_uint2(v.x, v.z);
+        *reinterpret_cast<uint2*>(pairs + 16) = make_uint2(v.y, v.w);
+      } else {
+        *reinterpret_cast<u32*>(pairs) = v.x;
+        *reinterpret_cast<u32*>(pairs + 16) = v.y;
+      }
+    } else if (at * 8 + 8 <= columns) {
+      *reinterpret_cast<uint4*>(act + at * 16) = v;
+    } else {
+      *reinterpret_cast<uint2*>(act + at * 16) = make_uint2(v.x, v.y);
+    }
+  } else if constexpr (kActType == kF32) {
+    put4(act, at * 4, __uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
+  } else {
+    float e[8];
+    unpack_pair<kActType>(v.x, e[0], e[1]);
+    unpack_pair<kActType>(v.y, e[2], e[3]);
+    unpack_pair<kActType>(v.z, e[4], e[5]);
+    unpack_pair<kActType>(v.w, e[6], e[7]);
+    put4(act, at * 8, e[0], e[1], e[2], e[3]);
+    if (at * 8 + 8 <= columns) put4(act, at * 8 + 4, e[4], e[5], e[6], e[7]);
+  }
+}
+
 // The vector as it lies in memory, in the activations' type. Four loads a thread are on their way before the first is stored.
 __device__ __forceinline__ void stage_copy(const Block& block, const Params& p, const TaskDesc& task, u32 columns, u32 index) {
   const u8* input = p.activations + task.input;
-  constexpr bool kSame = kBytesOf<kActType> == 2 && kActType == kWeightType;
-  constexpr u32 kPiece = kSame || kActType == kF32 ? 16 / kBytesOf<kActType> : 8;  // elements of 16 bytes
   constexpr u32 kFlight = 4;
-  const u32 pieces = (columns + kPiece - 1) / kPiece;  // storages are padded to 128 bytes: the last piece may reach into the padding
+  const u32 pieces = (columns + kCopyPiece - 1) / kCopyPiece;  // storages are padded to 128 bytes: the last piece may reach into the padding
 #pragma unroll 1
   for (u32 first = thread_index(); first < pieces; first += kConsumers * kFlight) {
     uint4 v[kFlight];
@@ -158,33 +192,7 @@ __device__ __forceinline__ void stage_copy(const Block& block, const Params& p, 
     for (u32 j = 0; j < kFlight; ++j) {
       const u32 at = first + j * kConsumers;
       if (at >= pieces) break;
-      if constexpr (kSame) {
-        // The last piece may be half: what lies behind the vector must not meet the padding's zeros.
-        if constexpr (kPairOrder) {
-          u8* pairs = block.act() + at / 2 * 32 + at % 2 * 8;
-          if (at * 8 + 8 <= columns) {
-            *reinterpret_cast<uint2*>(pairs) = make_uint2(v[j].x, v[j].z);
-            *reinterpret_cast<uint2*>(pairs + 16) = make_uint2(v[j].y, v[j].w);
-          } else {
-            *reinterpret_cast<u32*>(pairs) = v[j].x;
-            *reinterpret_cast<u32*>(pairs + 16) = v[j].y;
-          }
-        } else if (at * 8 + 8 <= columns) {
-          *reinterpret_cast<uint4*>(block.act() + at * 16) = v[j];
-        } else {
-          *reinterpret_cast<uint2*>(block.act() + at * 16) = make_uint2(v[j].x, v[j].y);
-        }
-      } else if constexpr (kActType == kF32) {
-        put4(block.act(), at * 4, __uint_as_float(v[j].x), __uint_as_float(v[j].y), __uint_as_float(v[j].z), __uint_as_float(v[j].w));
-      } else {
-        float e[8];
-        unpack_pair<kActType>(v[j].x, e[0], e[1]);
-        unpack_pair<kActType>(v[j].y, e[2], e[3]);
-        unpack_pair<kActType>(v[j].z, e[4], e[5]);
-        unpack_pair<kActType>(v[j].w, e[6], e[7]);
-        put4(block.act(), at * 8, e[0], e[1], e[2], e[3]);
-        if (at * 8 + 8 <= columns) put4(block.act(), at * 8 + 4, e[4], e[5], e[6], e[7]);
-      }
+      put_piece(block.act(), at, columns, v[j]);
     }
   }
 }
@@ -256,22 +264,31 @@ struct Merge {
   }
 };
 
-// Four neighbouring elements of `Quads` places of the vector (quad q, q + kConsumers, …), merged over the splits; the records of all places and of
-// several splits are on their way at once: one trip to L2 where there are no more splits than that.
-template <int Quads, class Put>
-__device__ __forceinline__ void combine_quads(const Block& block, const Params& p, const TaskDesc& task, u32 index, u32 first, u32 end, u32 splits,
-                                              Put put) {
-  constexpr u32 kFlight = kFlagged || kConsumerWarps > 8 ? 2 : 4;  // by registers
+// Four neighbouring elements of `Quads` places of the vectors, merged over the splits; the records of all places and of `kFlight` splits are on their
+// way at once: one trip to L2 where there are no more splits than that. Place i is a quad of a sequence's vector, if it is `there`.
+template <int Quads, u32 kFlight, class SeqOf, class QuadOf, class There, class Put>
+__device__ __forceinline__ void combine_places(const Block& block, const Params& p, const TaskDesc& task, u32 index, SeqOf seq_of, QuadOf quad_of,
+                                               There there, Put put) {
   constexpr u32 kWord = kFlagged ? 8 : 4;
   const u8* partials = p.activations + task.input;
   const auto record = [&](int i, u32 split) {  // of the quad's head
-    return partials + (static_cast<u64>(split) * kHeads + (first + i * kConsumers) / (kHeadDim / 4)) * kPartialRecord * kWord;
+    return partials + seq_of(i) * slice_bytes<kF32>(kSplits * kHeads * kPartialRecord) +
+           (static_cast<u64>(split) * kHeads + quad_of(i) / (kHeadDim / 4)) * kPartialRecord * kWord;
   };
-  const auto in_record = [&](int i) { return (first + i * kConsumers) % (kHeadDim / 4) * 4 * kWord; };
+  const auto in_record = [&](int i) { return quad_of(i) % (kHeadDim / 4) * 4 * kWord; };
+  u32 splits = 0;  // the most of any place
+  if constexpr (kBatch == 1) {
+    splits = active_splits(p.position);
+  } else {
+#pragma unroll
+    for (int i = 0; i < Quads; ++i)
+      if (there(i)) splits = splits < active_splits(position_of(p, seq_of(i))) ? active_splits(position_of(p, seq_of(i))) : splits;
+  }
+  const auto wakes = [&](int i, u32 split) { return split < (kBatch == 1 ? splits : active_splits(position_of(p, seq_of(i)))) && there(i); };
   Merge merge[Quads];
 #pragma unroll 1
   for (u32 base = 0; base < splits; base += kFlight) {
-    const auto wanted = [&](int j) { return base + j / 2 % kFlight < splits && first + j / (2 * kFlight) * kConsumers < end; };
+    const auto wanted = [&](int j) { return wakes(j / (2 * kFlight), base + j / 2 % kFlight); };
     const auto from = [&](int j) {  // place, split, tail or value
       const int i = j / (2 * kFlight);
       return record(i, base + j / 2 % kFlight) + (j % 2 == 0 ? kHeadDim * kWord : in_record(i));
@@ -299,7 +316,17 @@ __device__ __forceinline__ void combine_quads(const Block& block, const Params& 
   }
 #pragma unroll
   for (int i = 0; i < Quads; ++i)
-    if (first + i * kConsumers < end) put(i, first + i * kConsumers, merge[i].result());
+    if (there(i)) put(i, quad_of(i), merge[i].result());
+}
+
+// Quads first, first + kConsumers, … of one sequence.
+template <int Quads, class Put>
+__device__ __forceinline__ void combine_quads(const Block& block, const Params& p, const TaskDesc& task, u32 index, u32 seq, u32 first, u32 end,
+                                              Put put) {
+  constexpr u32 kFlight = kFlagged || kConsumerWarps > 8 ? 2 : 4;  // by registers
+  combine_places<Quads, kFlight>(
+      block, p, task, index, [&](int) { return seq; }, [&](int i) { return first + i * kConsumers; },
+      [&](int i) { return first + i * kConsumers < end; }, put);
 }
 
 template <int kEach>
@@ -312,7 +339,7 @@ __device__ __forceinline__ void stage_combine_limbs(const Block& block, const Pa
   for (u32 turn = 0; turn < kTurns; ++turn) {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) held[turn * kEach + i] = make_float4(0, 0, 0, 0);
-    combine_quads<kEach>(block, p, task, index, thread + turn * kConsumers * kEach, kQuads, active_splits(p.position), [&](int i, u32, float4 v) {
+    combine_quads<kEach>(block, p, task, index, 0, thread + turn * kConsumers * kEach, kQuads, [&](int i, u32, float4 v) {
       held[turn * kEach + i] = v;
       largest = larger(largest, v);
     });
@@ -334,33 +361,8 @@ __device__ __forceinline__ void stage_combine(const Block& block, const Params& 
   if constexpr (kLimbsDirect) return stage_combine_limbs<kEach>(block, p, task, index);
 #pragma unroll 1
   for (u32 first = thread_index(); first < kQuads; first += kConsumers * kEach) {
-    combine_quads<kEach>(block, p, task, index, first, kQuads, active_splits(p.position),
-                         [&](int, u32 quad, float4 v) { put4(block.act(), quad * 4, v.x, v.y, v.z, v.w); });
+    combine_quads<kEach>(block, p, task, index, 0, first, kQuads, [&](int, u32 quad, float4 v) { put4(block.act(), quad * 4, v.x, v.y, v.z, v.w); });
   }
-}
-
-// False: the block leaves.
-__device__ __forceinline__ bool stage(const Block& block, const Params& p, const TaskDesc& task, const Shape& shape, u32 index) {
-  if ((task.fused & kFusedNorm) != 0) {
-    if (!stage_norm(block, p, task, index)) return false;
-  } else if (kSplits > 1 && (task.fused & kFusedCombine) != 0) {
-    if (!wait_dependencies(block, p, task, index, wait_kind(active_splits(p.position) * kHeads * kPartialRecord))) return false;
-    stage_combine(block, p, task, index);
-  } else {
-    if (!wait_dependencies(block, p, task, index, wait_kind(shape.columns / 2))) return false;
-    if constexpr (kLimbsDirect) {
-      stage_copy_limbs(block, p, task, shape, index);
-    } else {
-      stage_copy(block, p, task, shape.columns, index);
-    }
-  }
-  zero_padding(block.act(), shape);
-  consumer_barrier();
-  if constexpr (kInt8 && !kLimbsDirect) {
-    to_fixed_point(block, shape);
-    consumer_barrier();
-  }
-  return true;
 }
 
 }  // namespace amk_vm

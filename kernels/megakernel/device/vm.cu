@@ -27,6 +27,10 @@ extern "C" __global__ void __launch_bounds__(kBlockThreads, 1) amk_megakernel(co
       mbarrier_init(block.full(s), kBulk ? 1 : 32);
       mbarrier_init(block.empty(s), kSlotArrivals);
     }
+    for (u32 b = 0; kBatch > 1 && b < 2; ++b) {
+      mbarrier_init(block.sums_full(b), kConsumerWarps);
+      mbarrier_init(block.sums_empty(b), kBatch);
+    }
     block.aborted() = 0;
     block.finished_tasks() = 0;
     block.deadline_ns() = global_time_ns() + p.budget_ns;
@@ -52,7 +56,9 @@ extern "C" __global__ void __launch_bounds__(kBlockThreads, 1) amk_megakernel(co
   for (u32 i = threadIdx.x; i < task_pieces; i += kConsumers) tables[i] = __ldg(tasks + i);
   for (u32 i = threadIdx.x; i < queue.wait_count; i += kConsumers) tables[task_pieces + i] = __ldg(waits + i);
   float* rope = reinterpret_cast<float*>(shared_base + kShared.rope);
-  for (u32 i = threadIdx.x; i < kHeadDim; i += kConsumers) rope[i] = __ldg(p.rope + static_cast<u64>(p.position) * kHeadDim + i);
+  for (u32 s = 0; s < kBatch; ++s)
+    for (u32 i = threadIdx.x; i < kHeadDim; i += kConsumers)
+      rope[s * kHeadDim + i] = __ldg(p.rope + static_cast<u64>(position_of(p, s)) * kHeadDim + i);
   asm volatile("bar.sync 2, %0;" ::"n"(kBlockThreads) : "memory");
   consume(block, p, queue.task_count);
 }

@@ -49,3 +49,21 @@ test('generate: bad prompts are refused by name', (ws) => {
     ok(r.json.error.message.includes(word), `${args}: ${r.json.error.message}`);
   }
 });
+
+test('generate: several prompts in one decode give what each gives alone', (ws) => {
+  const dir = path.join(fixtures, 'llama-gqa');
+  const prompts = ['1,2,3', '4,5', '6'];
+  const r = ws.amk(['generate', `${dir}@b3`, '--prompt-ids', prompts.join(';'), '--max-tokens', '4', '--device', 'cpu', '--verify']);
+  equal(r.code, 0, `exit ${r.err}`);
+  equal(r.json.batch, 3, 'batch');
+  equal(r.json.verified, true, 'verified');
+  prompts.forEach((prompt, i) => {
+    const alone = ws.amk(['generate', dir, '--prompt-ids', prompt, '--max-tokens', '4', '--device', 'cpu']);
+    equal(r.json.sequences[i].generated_ids, alone.json.generated_ids, `sequence ${i}`);
+  });
+  for (const ids of ['1,2,3', '1;2', '1;2;', '1;2;3;4']) {
+    const refused = ws.amk(['generate', `${dir}@b3`, '--prompt-ids', ids, '--max-tokens', '1', '--device', 'cpu']);
+    equal(refused.code, 2, `exit for ${ids}`);
+    equal(refused.json.error.data.field, 'prompt-ids', `field for ${ids}`);
+  }
+});

@@ -38,7 +38,7 @@ struct Bench {
   bool quick = false;
 
   Result<std::shared_ptr<const MegakernelWorkload>> workload(const std::string& model) const;
-  Result<std::unique_ptr<GpuModel>> model(const std::string& name, int max_seq) const;
+  Result<std::unique_ptr<GpuModel>> model(const std::string& name, int max_seq, int batch = 1) const;
   // `fault`: what the worker shall do in the next checks; read at every check.
   std::unique_ptr<GpuJudge> judge(WorkerLink& link, const std::string* fault = nullptr) const;
   std::unique_ptr<WorkerLink> process_link() const { return make_process_link({self, "--worker", cache.string()}); }
@@ -49,13 +49,16 @@ struct Bench {
 Result<ScheduleConfig> config_of(const std::string& text);
 Json json_of(const std::string& text);
 
-void test_judge(const Bench& bench, Checks& checks);        // verdicts of good, rejected and hanging candidates through a worker process
-void test_fixtures(const Bench& bench, Checks& checks);     // every checkpoint against the gate, and greedy ids against the oracle's
-void test_knobs(const Bench& bench, Checks& checks);        // every compiled-in knob on toy and small
-void test_wrong(const Bench& bench, Checks& checks);        // a suite of wrong kernels, all refused
-void test_wrong_int8(const Bench& bench, Checks& checks);   // likewise, of int8 products
-void test_instruction(const Bench& bench, Checks& checks);  // every instruction kind alone
-void test_long(const Bench& bench, Checks& checks);         // a thousand tokens, bit for bit
+void test_judge(const Bench& bench, Checks& checks);            // verdicts of good, rejected and hanging candidates through a worker process
+void test_fixtures(const Bench& bench, Checks& checks);         // every checkpoint against the gate, and greedy ids against the oracle's
+void test_knobs(const Bench& bench, Checks& checks);            // every compiled-in knob on toy and small
+void test_batch(const Bench& bench, Checks& checks);            // several sequences a launch, each to the bit as it is alone
+void test_wrong(const Bench& bench, Checks& checks);            // a suite of wrong kernels, all refused
+void test_wrong_int8(const Bench& bench, Checks& checks);       // likewise, of int8 products
+void test_instruction(const Bench& bench, Checks& checks);      // every instruction kind alone
+void test_sanitize_batch(const Bench& bench, Checks& checks);   // a few steps of three sequences, for compute-sanitizer; only when asked for
+void test_racecheck_batch(const Bench& bench, Checks& checks);  // likewise, with full barriers
+void test_long(const Bench& bench, Checks& checks);             // a thousand tokens, bit for bit
 
 // Short enough for compute-sanitizer; only when asked for.
 void test_sanitize(const Bench& bench, Checks& checks);         // a few steps of every code path

@@ -1,5 +1,5 @@
-// GPU tests of the megakernel. Usage: gpu_megakernel [--only judge|fixtures|knobs|wrong|wrong_int8|instruction|long|sanitize] [--quick]. Exit 0 when
-// all passed, 1 otherwise, 77 without a GPU.
+// GPU tests of the megakernel. Usage: gpu_megakernel [--only judge|fixtures|knobs|batch|wrong|wrong_int8|instruction|long|sanitize] [--quick]. Exit 0
+// when all passed, 1 otherwise, 77 without a GPU.
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,10 +19,10 @@ Result<std::shared_ptr<const MegakernelWorkload>> Bench::workload(const std::str
   return MegakernelWorkload::create(ref, target);
 }
 
-Result<std::unique_ptr<GpuModel>> Bench::model(const std::string& name, int max_seq) const {
+Result<std::unique_ptr<GpuModel>> Bench::model(const std::string& name, int max_seq, int batch) const {
   AMK_TRY(ref, resolve_model(name, ModelSources::from_environment(resources.config())));
   AMK_TRY(weights, load_weights(ref));
-  return GpuModel::open(device, weights, std::min(max_seq, ref.spec.max_position), cache);
+  return GpuModel::open(device, weights, std::min(max_seq, ref.spec.max_position), cache, batch);
 }
 
 std::unique_ptr<GpuJudge> Bench::judge(WorkerLink& link, const std::string* fault) const {
@@ -91,13 +91,16 @@ int main(int argc, char** argv) {
   };
   const Test tests[] = {{"fixtures", test_fixtures},
                         {"knobs", test_knobs},
+                        {"batch", test_batch},
                         {"wrong", test_wrong},
                         {"wrong_int8", test_wrong_int8},
                         {"judge", test_judge},
                         {"instruction", test_instruction},
                         {"long", test_long},
                         {"sanitize", test_sanitize, true},
+                        {"sanitize-batch", test_sanitize_batch, true},
                         {"racecheck", test_racecheck, true},
+                        {"racecheck-batch", test_racecheck_batch, true},
                         {"barriers-arrive", test_barriers_arrive, true},
                         {"barriers-full", test_barriers_full, true}};
   for (const auto& [name, test, when_asked] : tests) {

@@ -62,6 +62,7 @@ std::string_view to_string(Mutation mutation) {
       "append to another row",
       "shorten a cache",
       "raise max_seq",
+      "mix up two sequences",
       "unalign",
       "wild index",
       "wild number",
@@ -90,6 +91,7 @@ bool Mutator::apply(Mutation m) {
   if (m <= Mutation::ReduceDepth) return streams(m);
   if (m <= Mutation::ChangeSpace) return storage(m);
   if (m <= Mutation::SwapWrites) return regions(m);
+  if (m == Mutation::MixSequences) return mix_sequences();
   if (m <= Mutation::Unalign) return positions(m);
   return m == Mutation::WildIndex ? wild_index() : wild_number();
 }
@@ -110,6 +112,27 @@ void Mutator::suspect_users(BufferId id) {
     if (const TaskId t = pick_task([&](const Task& candidate) { return uses(candidate.reads); }); t != kNone) suspect(t);
     if (const TaskId t = pick_task([&](const Task& candidate) { return uses(candidate.writes); }); t != kNone) suspect(t);
   }
+}
+
+// One region of a batch moved to the same bytes of another sequence, or a task said to be another sequence's.
+bool Mutator::mix_sequences() {
+  if (p().batch < 2) return false;
+  const TaskId id = pick_task([](const Task&) { return true; });
+  Task& t = task(id);
+  suspect(id);
+  if ((t.op == Opcode::AttentionTile || t.op == Opcode::Argmax) && coin()) {
+    t.seq = (t.seq + 1 + below(static_cast<std::size_t>(p().batch - 1))) % p().batch;
+    return true;
+  }
+  std::vector<Region>& list = coin() ? t.reads : t.writes;
+  const std::int32_t at = pick(list.size(), [&](std::int32_t i) { return is_memory(list[static_cast<std::size_t>(i)].buffer); });
+  if (at == kNone) return false;
+  Region& r = list[static_cast<std::size_t>(at)];
+  const std::int64_t slice = buffer(r.buffer).bytes / p().batch, from = r.begin / slice;
+  const std::int64_t by = ((from + 1 + below(static_cast<std::size_t>(p().batch - 1))) % p().batch - from) * slice;
+  r.begin += by, r.end += by;
+  suspect_users(r.buffer);
+  return true;
 }
 
 void Mutator::number_queues() {

@@ -65,6 +65,7 @@ enum class Mutation {
   AppendOtherRow,
   ShortenCache,
   RaiseMaxSeq,
+  MixSequences,
   Unalign,
   WildIndex,
   WildNumber,

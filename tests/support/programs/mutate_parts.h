@@ -19,6 +19,7 @@ class Mutator {
   bool storage(Mutation mutation);
   bool regions(Mutation mutation);
   bool positions(Mutation mutation);
+  bool mix_sequences();
   bool wild_index();
   bool wild_number();
 

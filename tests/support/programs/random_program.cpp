@@ -47,6 +47,7 @@ std::optional<RandomProgram> random_program(Rng& rng, const RandomProgramLimits&
   target.sm_count = between(rng, 1, limits.max_sms);
   target.smem_optin_bytes = 232448;
   target.max_seq = between(rng, 1, limits.max_positions);
+  if (chance(rng, 0.25)) target.batch = between(rng, 2, 4);
   if (chance(rng, 0.3))
     for (int i = 0; i < target.sm_count; ++i) target.sm_weight.push_back(0.5 + rng.uniform());
   out.config = random_accepted_config(target.smem_optin_bytes, rng);

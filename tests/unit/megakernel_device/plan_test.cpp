@@ -23,8 +23,9 @@ ModelSpec spec_named(const char* name) {
   return ref->spec;
 }
 
-Result<Program> lowered(const ModelSpec& spec, const ScheduleConfig& config, const DeviceLimits& limits) {
+Result<Program> lowered(const ModelSpec& spec, const ScheduleConfig& config, const DeviceLimits& limits, int batch = 1) {
   LoweringTarget target;
+  target.batch = batch;
   target.sm_count = limits.sm_count;
   target.smem_optin_bytes = limits.smem_optin_bytes;
   target.max_seq = 512;
@@ -222,4 +223,51 @@ TEST_CASE("plan: below compute capability 9.0 there are no bulk copies, and cp.a
   CHECK(has("-DAMK_WINDOW=3"));
   CHECK(has("-DAMK_SLOT_BYTES=4096"));  // 256 columns of 8 rows of 2 bytes
   CHECK(plan->request.architecture == "sm_80");
+}
+
+TEST_CASE("plan: a batch names its sequences, and lends ring slots to down's vectors where that leaves enough") {
+  const ModelSpec spec = spec_named("llama-3.2-1b");
+  ScheduleConfig config;
+  config.gemv_n_tile = 8;
+  const auto planned = [&](int ring, int batch) -> Result<DevicePlan> {
+    config.smem_bytes_per_block = ring;
+    const auto program = lowered(spec, config, kHopper, batch);
+    REQUIRE(program);
+    return plan_device(*program, config, kHopper);
+  };
+  const auto defined = [](const DevicePlan& plan, const std::string& name) {
+    for (const std::string& o : plan.request.options)
+      if (o.rfind("-DAMK_" + name + "=", 0) == 0) return std::stoi(o.substr(name.size() + 7));
+    return -1;
+  };
+  const auto lent = planned(163840, 8);
+  REQUIRE_MESSAGE(lent, lent.error().message);
+  // Eight vectors of 16 KB take the place of eight of 4 KB and of six slots of 16 KB.
+  CHECK(defined(*lent, "BATCH") == 8);
+  CHECK(defined(*lent, "RING_SLOTS") == 10);
+  CHECK(defined(*lent, "WIDE_SLOTS") == 4);
+  CHECK(defined(*lent, "WIDE_STRIDE") == 16384);
+  CHECK(defined(*lent, "ACT_STRIDE") == 4096);
+  CHECK(lent->shared_bytes <= kHopper.smem_optin_bytes);
+  std::set<int> sequences;
+  for (const auto& t : lent->tasks)
+    if (t.op == static_cast<int>(Opcode::AttentionTile)) sequences.insert(t.matrix);
+  CHECK(sequences == std::set<int>{0, 1, 2, 3, 4, 5, 6, 7});
+  std::size_t wide = 0, tasks = 0;
+  for (const auto& s : lent->streams) wide += s.wide;
+  for (const auto& t : lent->tasks) tasks += t.op == static_cast<int>(Opcode::Gemv) && t.matrix == static_cast<int>(Matrix::Down) ? 1 : 0;
+  CHECK(wide == tasks);
+  // Too few would be left: the vectors have room of their own.
+  const auto apart = planned(65536, 8);
+  REQUIRE_MESSAGE(apart, apart.error().message);
+  CHECK(defined(*apart, "WIDE_SLOTS") == 0);
+  CHECK(defined(*apart, "ACT_STRIDE") == 16384);
+  const auto large = planned(196608, 8);
+  REQUIRE(!large);
+  CHECK(rule_of(large) == "shared-memory");
+  CHECK(large.error().message.find("input vectors of 8 sequences") != std::string::npos);
+  // One sequence has nothing to lend to.
+  const auto one = planned(163840, 1);
+  REQUIRE(one);
+  CHECK(defined(*one, "WIDE_SLOTS") == 0);
 }

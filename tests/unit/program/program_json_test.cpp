@@ -175,7 +175,8 @@ TEST_CASE("hostile programs are refused by place, value and what is accepted") {
     bad[Json::json_pointer(pointer)] = value;
     CHECK(refusal(bad) == message);
   };
-  refused("/version", 2, "program.version is 2; accepted: an integer from 1 to 1");
+  refused("/version", 1, "program.version is 1; accepted: an integer from 2 to 2");
+  refused("/batch", 9, "program.batch is 9; accepted: an integer from 1 to 8");
   refused("/sm_count", 0, "program.sm_count is 0; accepted: an integer from 1 to 4096");
   refused("/sm_count", 5.0, "program.sm_count is 5.0; accepted: an integer from 1 to 4096");
   refused("/sm_count", 18446744073709551615ull, "program.sm_count is 18446744073709551615; accepted: an integer from 1 to 4096");
@@ -209,8 +210,8 @@ TEST_CASE("hostile programs are refused by place, value and what is accepted") {
           ("program.queues[0][0] is 99999; accepted: an integer from 0 to " + std::to_string(good["tasks"].size() - 1)).c_str());
   refused("/queues", Json::array(), "program.queues is 0; accepted: one list for each of 5 SMs");
   refused("/streams", 7, "program.streams is 7; accepted: a list");
-  refused("/extra", 1, "program has 18 keys; accepted: the 17 of the schema");
-  refused("/tasks/0/extra", 1, "program.tasks[0] has 21 keys; accepted: the 20 of the schema");
+  refused("/extra", 1, "program has 19 keys; accepted: the 18 of the schema");
+  refused("/tasks/0/extra", 1, "program.tasks[0] has 22 keys; accepted: the 21 of the schema");
   for (const auto& [key, unused] : good.items()) {
     Json bad = good;
     bad.erase(key);

@@ -1,0 +1,214 @@
+// Several sequences in one launch: every one to the bit as it is alone, whatever the others do; and batches that mix them up, all noticed.
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "core/base/json.h"
+#include "core/base/random.h"
+#include "kernels/megakernel/gpu_service.h"
+#include "tests/gpu/megakernel/checks.h"
+
+namespace amk::gpu_test {
+namespace {
+
+const char* kCombined =
+    R"({"fusion_grouping":[["norm","qkv","rope","kv_append"],["attention"],["combine","o_proj","add"],["norm","gate_up","silu_mul"],["down","add"],["norm","lm_head","argmax"]]})";
+
+std::vector<SequenceRun> draw(const ModelSpec& spec, int batch, int tokens) {
+  std::vector<SequenceRun> out;
+  for (int s = 0; s < batch; ++s) {
+    Rng rng(500 + static_cast<std::uint64_t>(s));
+    SequenceRun& run = out.emplace_back();
+    for (int i = 0; i < tokens; ++i) run.tokens.push_back(static_cast<int>(rng.below(static_cast<std::uint64_t>(spec.vocab))));
+    run.delay = 7 * s % 11 + 3 * s;  // unequal positions, in no order
+  }
+  return out;
+}
+
+// Positions at which a sequence of the batch has the bits that it has alone.
+Result<int> equal_positions(GpuModel& model, DeviceProgram& alone, const std::vector<SequenceRun>& sequences, const BatchRun& together) {
+  int equal = 0;
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    AMK_TRY(single, run_checked(model, alone, sequences[s].tokens, {}, static_cast<int>(s)));
+    for (std::size_t p = 0; p < single.hashes.size(); ++p) equal += single.hashes[p] == together.sequences[s].hashes[p] ? 1 : 0;
+  }
+  return equal;
+}
+
+Result<DeviceProgram> program_of(GpuModel& model, const ScheduleConfig& config, int batch) {
+  PlanOptions options;
+  options.batch = batch;
+  AMK_TRY(built, model.build(config, options));
+  return model.load(built);
+}
+
+void compare(GpuModel& model, const ScheduleConfig& config, int batch, int tokens, const std::string& name, Checks& checks) {
+  auto together = program_of(model, config, batch);
+  if (!checks.check(together, name + " builds")) return;
+  auto alone = program_of(model, config, 1);
+  if (!checks.check(alone, name + " builds for one sequence")) return;
+  const auto sequences = draw(model.spec(), batch, tokens);
+  const auto first = run_checked_batch(model, *together, sequences);
+  if (!checks.check(first, name + " runs")) return;
+  const auto second = run_checked_batch(model, *together, sequences);
+  if (!checks.check(second, name + " runs again")) return;
+  bool written = true, repeated = first->steady && second->steady;
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    written = written && first->sequences[s].unwritten == 0 && first->sequences[s].not_finite == 0;
+    repeated = repeated && first->sequences[s].hashes == second->sequences[s].hashes;
+  }
+  checks.check(written, name + " writes every output of every sequence");
+  checks.check(repeated, name + " is the same twice, and steady beside other positions");
+  const auto equal = equal_positions(model, *alone, sequences, *first);
+  if (!checks.check(equal, name + " runs alone")) return;
+  checks.check(*equal == batch * tokens,
+               name + ": " + std::to_string(*equal) + " of " + std::to_string(batch * tokens) + " positions have the bits that they have alone");
+  const auto guards = model.sequence().damaged_guards(model.stream());
+  const auto more = together->damaged_guards(model.stream());
+  checks.check(guards && more && *guards + *more == 0, name + " keeps to its buffers");
+}
+
+// Every kernel of `configs` into the build cache, on all cores.
+void build_all(GpuModel& model, const std::vector<ScheduleConfig>& configs, int batch) {
+  std::atomic<std::size_t> next{0};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t)
+    threads.emplace_back([&] {
+      for (std::size_t i = next++; i < 2 * configs.size(); i = next++) {
+        PlanOptions options;
+        options.batch = i % 2 == 0 ? batch : 1;
+        (void)model.build(configs[i / 2], options);  // what is wrong with it is said where it is used
+      }
+    });
+  for (auto& thread : threads) thread.join();
+}
+
+// The batch of a program whose descriptors were changed: none of these may look right.
+void test_mixed_up(const Bench& bench, Checks& checks) {
+  auto opened = bench.model("small", 128, 3);
+  if (!checks.check(opened, "small opens for three")) return;
+  GpuModel& model = **opened;
+  const auto built = model.build(ScheduleConfig{});
+  auto alone = program_of(model, ScheduleConfig{}, 1);
+  if (!checks.check(built, "batch of three builds") || !checks.check(alone, "alone builds")) return;
+  const auto sequences = draw(model.spec(), 3, 12);
+  constexpr int kAttention = 5, kArgmax = 10;
+  const std::pair<const char*, std::function<void(DevicePlan&)>> wrong[] = {
+      {"attention of another sequence",
+       [](DevicePlan& plan) {
+         for (auto& t : plan.tasks)
+           if (t.op == kAttention && t.layer == 1 && t.matrix == 1) t.matrix = 2;
+       }},
+      {"argmax into another sequence's place",
+       [](DevicePlan& plan) {
+         for (auto& t : plan.tasks)
+           if (t.op == kArgmax && t.matrix == 2) t.matrix = 0;
+       }},
+      {"queries of the sequence before",
+       [&](DevicePlan& plan) {
+         for (auto& t : plan.tasks)
+           if (t.op == kAttention && t.layer == 0 && t.matrix == 2) t.input -= static_cast<std::uint32_t>(model.spec().q_rows() * 2);
+       }},
+  };
+  for (const auto& [what, change] : wrong) {
+    BuiltCandidate candidate = *built;
+    change(candidate.plan);
+    auto program = model.load(candidate);
+    if (!checks.check(program, std::string(what) + " loads")) continue;
+    const auto run = run_checked_batch(model, *program, sequences);
+    bool noticed = !run;
+    if (run) {
+      const auto equal = equal_positions(model, *alone, sequences, *run);
+      noticed = equal && *equal < 3 * 12;
+    }
+    checks.check(noticed, std::string("noticed: ") + what);
+  }
+}
+
+}  // namespace
+
+void test_batch(const Bench& bench, Checks& checks) {
+  const std::pair<const char*, const char*> configs[] = {
+      {"default", R"({"smem_bytes_per_block":98304})"},
+      {"combine in o_proj", kCombined},
+      {"unfused", R"({"smem_bytes_per_block":98304,"fusion_grouping":[]})"},
+      {"544 threads, counters per head",
+       R"({"threads_per_block":544,"smem_bytes_per_block":98304,"kernel_knobs":{"counters":"kv_head","cols_per_warp":128}})"},
+      {"row", R"({"smem_bytes_per_block":98304,"kernel_knobs":{"gemv_path":"fma","weight_layout":"row"}})"},
+      {"confirmed", R"({"smem_bytes_per_block":98304,"kernel_knobs":{"publish":"confirmed"}})"},
+      {"flagged, one split", R"({"smem_bytes_per_block":98304,"tiling":{"attention":{"kv_block":512}},"kernel_knobs":{"publish":"flagged"}})"},
+      {"direct", R"({"smem_bytes_per_block":0})"},
+  };
+  for (const int batch : {2, 3, 4, 8}) {
+    auto model = bench.model("small", 300, batch);
+    if (!checks.check(model, "small opens for " + std::to_string(batch))) continue;
+    if (bench.quick && batch != 3 && batch != 8) continue;
+    std::vector<ScheduleConfig> all;
+    for (const auto& [what, text] : configs) {
+      auto config = config_of(text);
+      if (!checks.check(config, what)) continue;
+      if (config->smem_bytes_per_block > 98304) config->smem_bytes_per_block = 98304;
+      all.push_back(*config);
+    }
+    build_all(**model, all, batch);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto& what = configs[i].first;
+      const ScheduleConfig* config = &all[i];
+      compare(**model, *config, batch, bench.quick ? 20 : 140, "small@b" + std::to_string(batch) + ", " + what, checks);
+    }
+  }
+  for (const auto& [name, ring] : {std::pair{"toy", 65536}, {"smollm2-135m", 131072}}) {
+    if (bench.quick && std::string(name) == "smollm2-135m") continue;
+    for (const int batch : {2, 8}) {
+      auto model = bench.model(name, 160, batch);
+      if (!checks.check(model, std::string(name) + " opens")) continue;
+      ScheduleConfig config;
+      config.smem_bytes_per_block = ring;
+      compare(**model, config, batch, 24, std::string(name) + "@b" + std::to_string(batch), checks);
+    }
+  }
+  test_mixed_up(bench, checks);
+
+  // Through the judge: oracle a sequence, alone, timing.
+  const auto workload = bench.workload("small@b4");
+  if (!checks.check(workload, "small@b4 workload")) return;
+  const auto link = bench.process_link();
+  const auto judge = bench.judge(*link);
+  const auto verdict = judge->judge(**workload, (*workload)->default_config(), std::nullopt, {});
+  if (!checks.check(verdict, "judged")) return;
+  checks.check(verdict->status == VerdictStatus::Ok && verdict->correct && verdict->latency_us, "small@b4 is ok: " + verdict->notes);
+  checks.check(verdict->regime == "bf16-b4", "its regime is " + verdict->regime);
+}
+
+namespace {
+
+void few_steps_of_three(const Bench& bench, Checks& checks, const PlanOptions& options) {
+  auto three = bench.model("toy", 64, 3);
+  if (!checks.check(three, "toy opens for three sequences")) return;
+  for (const char* text : {R"({"smem_bytes_per_block":98304})", R"({"smem_bytes_per_block":0,"fusion_grouping":[]})",
+                           R"({"smem_bytes_per_block":98304,"kernel_knobs":{"gemv_path":"fma","weight_layout":"row"}})"}) {
+    const auto config = config_of(text);
+    if (!checks.check(config, text)) continue;
+    const auto built = (*three)->build(*config, options);
+    if (!checks.check(built, text)) continue;
+    auto program = (*three)->load(*built);
+    if (!checks.check(program, text)) continue;
+    program->set_budget_us(60e6);
+    const auto run = run_checked_batch(**three, *program, std::vector<SequenceRun>{{{1, 5, 9}, {}, 0}, {{4, 2, 8}, {}, 1}, {{7, 7, 3}, {}, 0}});
+    if (!checks.check(run, text)) continue;
+    for (const CheckedRun& s : run->sequences) checks.check(s.unwritten == 0 && s.not_finite == 0, std::string("all written of three: ") + text);
+  }
+}
+
+}  // namespace
+
+void test_sanitize_batch(const Bench& bench, Checks& checks) { few_steps_of_three(bench, checks, {}); }
+
+void test_racecheck_batch(const Bench& bench, Checks& checks) {
+  PlanOptions options;
+  options.full_barriers = true;
+  few_steps_of_three(bench, checks, options);
+}
+
+}  // namespace amk::gpu_test
