@@ -15,6 +15,14 @@
 namespace amk {
 namespace {
 
+// The keys of `to` that differ from those of `from`, whole.
+Json changed_keys(const Json& from, const Json& to) {
+  Json out = Json::object();
+  for (const auto& [key, value] : to.items())
+    if (const auto at = from.find(key); at == from.end() || *at != value) out[key] = value;
+  return out;
+}
+
 constexpr std::size_t kSuggestions = 5;
 constexpr std::size_t kNeighboursShown = 6;
 constexpr auto kPredictionBudget = std::chrono::milliseconds(400);  // for rows and for suggestions each: a large model costs 25 ms a prediction
@@ -84,6 +92,7 @@ Json suggestions(const Workload& workload, const Point& incumbent, const Archive
   }
   std::stable_sort(predicted.begin(), predicted.end(), [](const auto& a, const auto& b) { return a.first.us < b.first.us; });
   Json out = Json::array();
+  const Json now = workload.config_at(incumbent);
   const SearchSpace& space = workload.space();
   std::map<std::size_t, int> used;  // at most two suggestions a knob: five variants of one number teach little
   for (const auto& [estimate, point] : predicted) {
@@ -97,7 +106,9 @@ Json suggestions(const Workload& workload, const Point& incumbent, const Archive
     constexpr double kSame = 0.005;  // percent
     const std::string effect = std::abs(change) < kSame ? "the same" : number_text(std::abs(change)) + (change < 0 ? "% faster" : "% slower");
     std::string why = knob.name + " " + knob.choices[incumbent[k]].dump() + " -> " + knob.choices[point[k]].dump() + ": predicted " + effect;
-    Json row = {{"change", {{knob.name, knob.choices[point[k]]}}}, {"predicted_us", rounded(us)}};
+    // `set`: what to put into the incumbent's config. A knob's name alone does not say it: one group of operators is a choice of the whole list.
+    Json row = {
+        {"change", {{knob.name, knob.choices[point[k]]}}}, {"set", changed_keys(now, workload.config_at(point))}, {"predicted_us", rounded(us)}};
     if (correction != nullptr) {
       row["ci95_us"] = {rounded(estimate.low_us), rounded(estimate.high_us)};
       why += " (cost model, corrected by " + std::to_string(correction->rows()) + " experiments)";

@@ -8,20 +8,14 @@ export function parsed(text) {
   try { return JSON.parse(text); } catch { return undefined; }
 }
 
-// The incumbent with a suggestion's change: {"a.b": value} sets config.a.b.
-export function changed(config, change) {
-  const out = structuredClone(config);
-  for (const [name, value] of Object.entries(change)) {
-    const path = name.split('.');
-    const last = path.pop();
-    path.reduce((o, key) => (o[key] ??= {}), out)[last] = value;
-  }
-  return out;
+// The incumbent with what a suggestion sets: whole keys of the config.
+export function changed(config, set) {
+  return { ...config, ...set };
 }
 
 function suggested(proposal) {
   const [first] = proposal?.suggestions ?? [];
-  return { config: changed(proposal?.incumbent ?? {}, first?.change ?? {}), hypothesis: first?.why ?? 'no suggestion' };
+  return { config: changed(proposal?.incumbent ?? {}, first?.set ?? {}), hypothesis: first?.why ?? 'no suggestion' };
 }
 
 // `results`: what came of each call so far, {tool, text}. Returns the next {tool, args}, or null.

@@ -36,7 +36,7 @@ function judge(name, model, done) {
   that('doctor is well', of('amk_doctor')[0]?.healthy === true, of('amk_doctor')[0]);
   const [first, second] = of('amk_propose');
   that('propose has knobs, and suggestions with a change and why', first?.search_space?.knobs?.length > 0 && first.suggestions?.length > 0
-    && first.suggestions.every((s) => Object.keys(s.change ?? {}).length > 0 && s.why), first?.suggestions);
+    && first.suggestions.every((s) => Object.keys(s.change ?? {}).length > 0 && Object.keys(s.set ?? {}).length > 0 && s.why), first?.suggestions);
   const [refused, baseline, candidate] = of('amk_eval');
   const { message, data } = refused?.error ?? {};
   that('the error names field, value, what was meant and what is accepted', data?.field === mistake.knob && data.value === mistake.value
@@ -49,7 +49,7 @@ function judge(name, model, done) {
   const [ended, again] = of('amk_job').filter((j) => j.state === 'done');
   that('the job ended with a best', ended?.result?.best_verdict?.correct === true && ended.result.campaign === first?.campaign, ended);
   that('its result can be fetched again', again !== undefined && JSON.stringify(again.result) === JSON.stringify(ended.result), again);
-  that('the candidate is the suggestion', second && candidate && JSON.stringify(sorted(candidate.config)) === JSON.stringify(sorted(changed(second.incumbent, second.suggestions[0].change))), candidate?.config);
+  that('the candidate is the suggestion', second && candidate && JSON.stringify(sorted(candidate.config)) === JSON.stringify(sorted(changed(second.incumbent, second.suggestions[0].set))), candidate?.config);
   const [before, after] = of('amk_orchestrate_record');
   that('the baseline was kept on its verdict', before?.recorded === 'kept' && before.verdict_id === baseline?.verdict_id, before);
   that('the candidate was kept on its verdict', after?.recorded === 'kept' && after.is_best === true && after.verdict_id === candidate?.verdict_id, after);
