@@ -26,7 +26,7 @@ struct CostConstants {
   double l2_bytes_per_clock_sm = 27.6;          // sustained, all SMs at once
   double confirmed_hop = 0.65;                  // a store confirmed by its exchange, then a relaxed counter, against red.release
   double flagged_hop = 0.75;                    // poll and fetch are one round trip …
-  double flagged_traffic = 0.074;               // … but every poll is traffic: share of bandwidth at a window of 32 KB
+  double flagged_traffic = 0.074;               // … but every poll is traffic: share of bandwidth with 48 KB in flight
   double hop_scale = 1.0;                       // of the target's hop, a publish and one poll with 48 KB in flight
   double hop_exponent = 0.16;                   // more in flight, slower hops, by this power …
   double max_load = 1.12;                       // … up to here: while SMs wait their rings fill, and the load ends

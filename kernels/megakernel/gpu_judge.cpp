@@ -41,15 +41,10 @@ std::uint64_t fresh_seed() {
 
 constexpr int kDelay = 5;  // steps between the beginnings of a batch's sequences: their positions differ, also across the edges of KV blocks
 
-struct BatchAnswer {
-  Correctness correctness;
-  std::string failure;
-};
-
 // Every sequence against its own oracle; and what the worker saw of it alone.
-BatchAnswer compare_batch(const std::vector<std::shared_ptr<const GpuReference>>& all, std::size_t vocab, std::span<const float> outputs,
-                          const Json& reply) {
-  BatchAnswer answer;
+OutputsJudged compare_batch(const std::vector<std::shared_ptr<const GpuReference>>& all, std::size_t vocab, std::span<const float> outputs,
+                            const Json& reply) {
+  OutputsJudged answer;
   const auto next = reply.at("next_tokens").get<std::vector<int>>();
   const bool repeatable = reply.value("repeatable", false);
   std::size_t at = 0;
@@ -135,7 +130,7 @@ Result<GpuJudge::Question> GpuJudge::question(const MegakernelWorkload& workload
   Question out;
   if (all.size() == 1) {
     out.check = {{"tokens", all[0]->tokens()}, {"positions", all[0]->positions()}};
-    out.compare = [expected = all[0]](std::span<const float> outputs, const Json& reply) -> Answer {
+    out.compare = [expected = all[0]](std::span<const float> outputs, const Json& reply) -> OutputsJudged {
       const auto outcome = expected->compare(outputs, reply.at("next_tokens").get<std::vector<int>>(), reply.value("repeatable", false));
       return {outcome.correctness, outcome.failure};
     };
@@ -145,8 +140,7 @@ Result<GpuJudge::Question> GpuJudge::question(const MegakernelWorkload& workload
       sequences.push_back({{"tokens", all[s]->tokens()}, {"positions", all[s]->positions()}, {"delay", kDelay * static_cast<int>(s)}});
     out.check = {{"sequences", std::move(sequences)}};
     out.compare = [all, vocab = static_cast<std::size_t>(spec.vocab)](std::span<const float> outputs, const Json& reply) {
-      auto answer = compare_batch(all, vocab, outputs, reply);
-      return Answer{answer.correctness, std::move(answer.failure)};
+      return compare_batch(all, vocab, outputs, reply);
     };
   }
   const int total = static_cast<int>(all[0]->tokens().size());
@@ -173,7 +167,7 @@ Result<GpuJudge::Question> GpuJudge::question(const InstructionWorkload& workloa
   Json draws = Json::array();
   for (const InstructionDraw& d : held->draws()) draws.push_back({{"position", d.position}, {"seed", d.seed}});
   out.check = {{"instruction", workload.op()}, {"draws", std::move(draws)}};
-  out.compare = [expected = held](std::span<const float> outputs, const Json& reply) -> Answer {
+  out.compare = [expected = held](std::span<const float> outputs, const Json& reply) -> OutputsJudged {
     const auto outcome = expected->compare(outputs, reply.value("repeatable", false));
     if (outcome.failure.empty() && !reply.value("partials_agree", false))
       return {outcome.correctness, "the argmax partials are not those of the logits"};
@@ -237,7 +231,7 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
   }
   std::vector<float> outputs(checked->payload.size() / sizeof(float));
   std::memcpy(outputs.data(), checked->payload.data(), outputs.size() * sizeof(float));
-  const Answer answer = asks.compare(outputs, checked->body);
+  const OutputsJudged answer = asks.compare(outputs, checked->body);
   verdict.registers = checked->body.at("program").value("registers", std::int64_t{0});
   verdict.correctness = answer.correctness;
   std::string failure = answer.failure;

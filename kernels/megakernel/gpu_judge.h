@@ -24,6 +24,12 @@ struct GpuDecode {
   std::vector<float> logits;  // [tokens processed][vocab] when asked for
 };
 
+// What a worker's outputs were found to be.
+struct OutputsJudged {
+  Correctness correctness;
+  std::string failure;  // empty: correct
+};
+
 class GpuJudge final : public DeviceJudge {
  public:
   // `link` outlives the judge.
@@ -48,14 +54,10 @@ class GpuJudge final : public DeviceJudge {
   const GpuDevice& device() const { return device_; }
 
  private:
-  struct Answer {
-    Correctness correctness;
-    std::string failure;  // empty: correct
-  };
   // What the worker is asked about one workload, and how its answer is held against what was expected.
   struct Question {
     Json check;  // without op and config
-    std::function<Answer(std::span<const float> outputs, const Json& reply)> compare;
+    std::function<OutputsJudged(std::span<const float> outputs, const Json& reply)> compare;
     int first = 0, tokens = 1;  // timed positions
     bool flush = false;
     Roofline floor;

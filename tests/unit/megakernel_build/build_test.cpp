@@ -68,6 +68,12 @@ Outcome build(const Case& c, const ModelSpec& spec, const ScheduleConfig& config
   return out;
 }
 
+Result<ModelRef> catalogue_model(const char* name) {
+  ModelSources sources;
+  sources.catalogue_dir = std::string(AMK_SOURCE_DIR) + "/config/models";
+  return resolve_model(name, sources);
+}
+
 // Two at a time: the assembler is single-threaded.
 template <class F>
 void in_parallel(std::size_t n, F work) {
@@ -86,9 +92,7 @@ void in_parallel(std::size_t n, F work) {
 TEST_CASE("the virtual machine builds for every architecture within its registers" * amk::test::needs_nvrtc()) {
   const auto nvrtc = Nvrtc::open();
   REQUIRE(nvrtc);
-  ModelSources sources;
-  sources.catalogue_dir = std::string(AMK_SOURCE_DIR) + "/config/models";
-  const auto ref = resolve_model("llama-3.2-1b", sources);
+  const auto ref = catalogue_model("llama-3.2-1b");
   REQUIRE(ref);
   std::vector<Outcome> outcomes(std::size(kCases));
   in_parallel(std::size(kCases), [&](std::size_t i) {
@@ -114,9 +118,7 @@ TEST_CASE("the virtual machine builds for every architecture within its register
 TEST_CASE("int8 weights: the same limits, and no spills; also where threads cannot hold a whole vector" * amk::test::needs_nvrtc()) {
   const auto nvrtc = Nvrtc::open();
   REQUIRE(nvrtc);
-  ModelSources sources;
-  sources.catalogue_dir = std::string(AMK_SOURCE_DIR) + "/config/models";
-  const auto ref = resolve_model("llama-3.2-1b@int8", sources);
+  const auto ref = catalogue_model("llama-3.2-1b@int8");
   REQUIRE(ref);
   struct Job {
     const Case* on;
@@ -156,9 +158,7 @@ TEST_CASE("int8 weights: the same limits, and no spills; also where threads cann
 TEST_CASE("batches build within the registers of one sequence" * amk::test::needs_nvrtc()) {
   const auto nvrtc = Nvrtc::open();
   REQUIRE(nvrtc);
-  ModelSources sources;
-  sources.catalogue_dir = std::string(AMK_SOURCE_DIR) + "/config/models";
-  const auto ref = resolve_model("llama-3.2-1b", sources);
+  const auto ref = catalogue_model("llama-3.2-1b");
   REQUIRE(ref);
   struct Job {
     int batch, ring;
@@ -195,9 +195,7 @@ TEST_CASE("batches build within the registers of one sequence" * amk::test::need
 TEST_CASE("every instruction kind alone builds for every architecture" * amk::test::needs_nvrtc()) {
   const auto nvrtc = Nvrtc::open();
   REQUIRE(nvrtc);
-  ModelSources sources;
-  sources.catalogue_dir = std::string(AMK_SOURCE_DIR) + "/config/models";
-  const auto ref = resolve_model("smollm2-135m", sources);
+  const auto ref = catalogue_model("smollm2-135m");
   REQUIRE(ref);
   const auto ops = instruction_ops();
   struct Job {
