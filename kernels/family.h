@@ -54,6 +54,8 @@ class Workload {
   // Analytic latency of a config in µs, without touching weights; Rejected when it cannot run.
   Result<double> predict_us(const Json& canonical) const { return predict_us(canonical, Progress{}); }
   virtual Result<double> predict_us(const Json& canonical, const Progress& progress) const = 0;  // `progress`: its phases only
+  // The same number without the proof that the config can run, where that is cheaper: for ranking many. What is shown or judged is predicted.
+  virtual Result<double> rank_us(const Json& canonical) const { return predict_us(canonical); }
 
   // The whole judgement on the CPU: lower, validate, execute on the reference, compare with the oracle, predict. `verdict_id`, `device`
   // and `versus` are the caller's to fill. An Error means that the machinery failed, never that the candidate is bad.

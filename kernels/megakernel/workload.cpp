@@ -188,6 +188,12 @@ Result<double> MegakernelWorkload::predict_us(const Json& canonical, const Progr
   return predict(*program, config, target_, kPredictPosition).latency_us;
 }
 
+Result<double> MegakernelWorkload::rank_us(const Json& canonical) const {
+  AMK_TRY(config, parse(canonical));
+  AMK_TRY(program, lower(ref_.spec, config, lowering_target(), gpu_format(ref_.spec)));
+  return predict(program, config, target_, kPredictPosition).latency_us;
+}
+
 Result<Json> MegakernelWorkload::compile(const Json& canonical) const {
   AMK_TRY(config, parse(canonical));
   AMK_TRY(program, proved_program(config));

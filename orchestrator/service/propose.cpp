@@ -6,9 +6,9 @@
 #include <map>
 
 #include "core/base/json.h"
-#include "core/base/random.h"
 #include "orchestrator/campaign/knob_importance.h"
 #include "orchestrator/service/impl.h"
+#include "orchestrator/service/suggestions.h"
 #include "orchestrator/strategy/archive.h"
 #include "orchestrator/strategy/correction.h"
 
@@ -25,7 +25,7 @@ Json changed_keys(const Json& from, const Json& to) {
 
 constexpr std::size_t kSuggestions = 5;
 constexpr std::size_t kNeighboursShown = 6;
-constexpr auto kPredictionBudget = std::chrono::milliseconds(400);  // for rows and for suggestions each: a large model costs 25 ms a prediction
+constexpr auto kPredictionBudget = std::chrono::milliseconds(400);  // for rows and for suggestions each: a large model costs 5 ms a row
 
 struct Tried {
   Experiment experiment;
@@ -71,52 +71,45 @@ std::unique_ptr<const Correction> correction_of(const Workload& workload, const 
   for (auto it = tried.rbegin(); it != tried.rend() && rows.size() < kRows && std::chrono::steady_clock::now() < deadline; ++it) {
     const Experiment& e = it->experiment;
     if (!e.latency_us || e.quarantined) continue;
-    if (const auto us = workload.predict_us(e.config)) rows.push_back({it->point, *e.latency_us, *us});
+    if (const auto us = workload.rank_us(e.config)) rows.push_back({it->point, *e.latency_us, *us});
   }
   return Correction::learn(workload.space(), rows);
 }
 
-// `now_us`: the incumbent's latency on the scale of the predictions. `correction` may be null.
-Json suggestions(const Workload& workload, const Point& incumbent, const Archive& archive, double now_us, const Correction* correction) {
-  std::vector<Point> candidates = archive.neighbours(incumbent, true);
-  Rng rng(archive.asked_or_told() + 1);  // other candidates are looked at once something new was tried
-  for (std::size_t i = candidates.size(); i > 1; --i) std::swap(candidates[i - 1], candidates[rng.below(i)]);
-  std::vector<std::pair<Correction::Estimate, Point>> predicted;
+// `now_us`: the incumbent's latency on the scale of the predictions. `correction` may be null. Fills out["suggestions"] and what they were chosen
+// from.
+void add_suggestions(Json& out, const Workload& workload, const Point& incumbent, const Archive& archive, double now_us,
+                     const Correction* correction) {
   const auto deadline = std::chrono::steady_clock::now() + kPredictionBudget;
-  for (const Point& point : candidates) {
-    if (archive.known(point)) continue;
-    const Json config = workload.config_at(point);
-    if (auto us = workload.predict_us(config))
-      predicted.emplace_back(correction != nullptr ? correction->at(point, *us) : Correction::Estimate{*us, *us, *us}, point);
-    if (std::chrono::steady_clock::now() > deadline) break;
-  }
-  std::stable_sort(predicted.begin(), predicted.end(), [](const auto& a, const auto& b) { return a.first.us < b.first.us; });
-  Json out = Json::array();
-  const Json now = workload.config_at(incumbent);
+  const auto value = [](const Result<double>& us) { return us ? std::optional(*us) : std::nullopt; };
+  SuggestionModel model;
+  model.rank_us = [&](const Point& p) { return value(workload.rank_us(workload.config_at(p))); };
+  model.predict_us = [&](const Point& p) { return value(workload.predict_us(workload.config_at(p))); };
+  model.correction = correction;
+  model.incumbent_us = now_us;
+  model.expired = [&] { return std::chrono::steady_clock::now() > deadline; };
+  const Suggestions chosen = suggest(archive, incumbent, model, kSuggestions);
+
   const SearchSpace& space = workload.space();
-  std::map<std::size_t, int> used;  // at most two suggestions a knob: five variants of one number teach little
-  for (const auto& [estimate, point] : predicted) {
-    const double us = estimate.us;
-    if (out.size() == kSuggestions) break;
-    std::size_t k = 0;
-    while (k < point.size() && point[k] == incumbent[k]) ++k;
-    if (++used[k] > 2) continue;
-    const double change = 100.0 * (us / now_us - 1.0);
-    const Knob& knob = space.knobs[k];
-    constexpr double kSame = 0.005;  // percent
-    const std::string effect = std::abs(change) < kSame ? "the same" : number_text(std::abs(change)) + (change < 0 ? "% faster" : "% slower");
-    std::string why = knob.name + " " + knob.choices[incumbent[k]].dump() + " -> " + knob.choices[point[k]].dump() + ": predicted " + effect;
+  const Json now = workload.config_at(incumbent);
+  for (const Suggestion& s : chosen.best) {
+    const Knob& knob = space.knobs[s.knob];
+    const double change = 100.0 * (s.estimate.us / now_us - 1.0);
+    std::string why = knob.name + " " + knob.choices[incumbent[s.knob]].dump() + " -> " + knob.choices[s.point[s.knob]].dump() + ": ";
+    why += s.told_apart ? "predicted " + number_text(std::abs(change)) + (change < 0 ? "% faster" : "% slower")
+                        : std::string("the cost model cannot tell it from the incumbent; an evaluation can");
     // `set`: what to put into the incumbent's config. A knob's name alone does not say it: one group of operators is a choice of the whole list.
-    Json row = {
-        {"change", {{knob.name, knob.choices[point[k]]}}}, {"set", changed_keys(now, workload.config_at(point))}, {"predicted_us", rounded(us)}};
+    Json row = {{"change", {{knob.name, knob.choices[s.point[s.knob]]}}},
+                {"set", changed_keys(now, workload.config_at(s.point))},
+                {"predicted_us", rounded(s.estimate.us)}};
     if (correction != nullptr) {
-      row["ci95_us"] = {rounded(estimate.low_us), rounded(estimate.high_us)};
+      row["ci95_us"] = {rounded(s.estimate.low_us), rounded(s.estimate.high_us)};
       why += " (cost model, corrected by " + std::to_string(correction->rows()) + " experiments)";
     }
     row["why"] = std::move(why);
-    out.push_back(std::move(row));
+    out["suggestions"].push_back(std::move(row));
   }
-  return out;
+  out["suggested_from"] = {{"untried_neighbours", chosen.neighbours}, {"predicted", chosen.ranked}, {"told_apart", chosen.told_apart}};
 }
 
 }  // namespace
@@ -171,7 +164,7 @@ Result<Json> Service::propose(const std::string& model, const std::string& gpu, 
   if (incumbent_point && predicted) {
     const auto correction = correction_of(workload, tried);
     const double now_us = correction ? correction->at(*incumbent_point, *predicted).us : *predicted;
-    out["suggestions"] = suggestions(workload, *incumbent_point, archive, now_us, correction.get());
+    add_suggestions(out, workload, *incumbent_point, archive, now_us, correction.get());
   }
   fit_reply(out);
   return out;

@@ -209,3 +209,16 @@ TEST_CASE("registry: names go to their family, and a wrong one is answered with 
   REQUIRE_FALSE(refused);
   CHECK(refused.error().kind == ErrorKind::Unsupported);
 }
+
+TEST_CASE("ranking leaves out the proof, not the number") {
+  for (const char* name : {"toy", "toy#attention", "det_gemm:fwd:256x256x256"}) {
+    const auto workload = opened(name, "h200");
+    const Json config = workload->default_config();
+    CHECK_MESSAGE(workload->rank_us(config).value() == workload->predict_us(config).value(), name);
+  }
+  // What the proof or the device refuses may have a rank; what cannot be lowered has none.
+  const auto toy = opened("toy", "h200");
+  Json config = toy->default_config();
+  config["smem_bytes_per_block"] = 1 << 20;
+  CHECK_FALSE(toy->rank_us(config));
+}
