@@ -62,6 +62,9 @@ Result<Program> lowering::lower_part(const ModelSpec& spec, const ScheduleConfig
   AMK_CHECK(check_target(spec, target));
   AMK_CHECK(check_format(format));
   AMK_CHECK(check_fit(config, target));
+  if (!op.empty() && config.kernel.tokens_per_launch > 1)
+    return lowering::reject("part-of-one-step", "part of a step has no argmax to feed back: kernel_knobs.tokens_per_launch must be 1",
+                            {{"tokens_per_launch", config.kernel.tokens_per_launch}});
 
   lowering::Plan plan = lowering::make_plan(spec, config, target, format);
   if (!op.empty()) plan = lowering::isolate(std::move(plan), op);
@@ -75,6 +78,7 @@ Result<Program> lowering::lower_part(const ModelSpec& spec, const ScheduleConfig
   program.batch = target.batch;
   program.max_seq = target.max_seq;
   program.attention = plan.attention;
+  if (config.kernel.tokens_per_launch > 1) program.step_sync = StepSync::Persistent;
   if (config.smem_bytes_per_block > 0) {
     program.ring.chunk_bytes = config.kernel.chunk_bytes;
     program.ring.ring_bytes = config.smem_bytes_per_block / config.kernel.chunk_bytes * config.kernel.chunk_bytes;
@@ -92,6 +96,7 @@ Result<Program> lowering::lower_part(const ModelSpec& spec, const ScheduleConfig
   program.buffers = std::move(plan.buffers);
   lowering::assign_storage(spec, config, plan, program);
   lowering::emit_tasks(spec, plan, runs, program);
+  lowering::order_steps(config, program);
 
   // Signed 32 bits: a device may compare counters by their difference.
   std::int32_t fan_in = 1;

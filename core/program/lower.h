@@ -17,7 +17,7 @@
 //   AttentionTile    reads q of the group, K head, V head (whole head: every position may be read); writes its partials, one region a split, or attn slice when splits == 1
 //   AttentionCombine reads partials, one region per split, guarded by the positions at which it is active;  writes attn slice
 //   SiluMul          reads gate slice, up slice;  writes act slice.    Add reads residual slice, delta slice;  writes residual' slice
-//   ArgmaxPartial    reads logits slice;  writes its partial.          Argmax reads all partials;  writes next_token
+//   ArgmaxPartial    reads logits slice;  writes its partial.          Argmax reads all partials;  writes next_token (steps of one launch: token)
 //
 // Vectors are in the model's natural row order: qkv = q heads, k heads, v heads; gate_up = gate rows, then up rows. A Gemv task covers packed rows
 // (packing.h), so a partly covered head is two slices (first halves, second halves). The rope table is fp32 [max_seq, 2, head_dim / 2]: cosines, then

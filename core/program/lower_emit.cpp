@@ -1,6 +1,7 @@
 #include "core/program/lower_emit.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "core/program/packing.h"
@@ -299,6 +300,7 @@ void emit_tasks(const ModelSpec& spec, const Plan& plan, const std::vector<std::
       t.row_end = run.row_end;
       t.sm = run.sm;
       emitter.regions(in, run, t);
+      auto& queue = program.queues[static_cast<std::size_t>(run.sm)];
       for (const Dependency& d : in.waits) {
         const bool grouped = plan.instructions[static_cast<std::size_t>(d.from)].grouped;
         const auto [first, last] = !grouped ? std::pair{0, 1} : d.per_head ? heads_of(spec, in.info, run) : std::pair{0, std::int32_t{spec.kv_heads}};
@@ -308,11 +310,38 @@ void emit_tasks(const ModelSpec& spec, const Plan& plan, const std::vector<std::
         }
       }
       if (in.signals) t.signal = first_counter[i] + run.group;
-      auto& queue = program.queues[static_cast<std::size_t>(run.sm)];
       t.queue_pos = static_cast<std::int32_t>(queue.size());
       queue.push_back(id);
       if (t.ring_bytes > 0) program.streams[static_cast<std::size_t>(run.sm)].push_back(id);
     }
+  }
+}
+
+// Steps of one launch: what an SM does first in a step waits until the step before is over everywhere, which its argmax says (everything else comes
+// before it). A target of 0 is that edge. Where caches alone travel without their readers' knowing (flagged data carries itself) and an SM that
+// appends has no LM head rows by which the argmax knows of it, the appends are waited for as well.
+void order_steps(const ScheduleConfig& config, Program& program) {
+  if (program.step_sync != StepSync::Persistent) return;
+  std::vector<Wait> over = {{program.tasks.back().signal, 0}};
+  if (config.kernel.publish == Publish::Flagged) {
+    const auto appends = [&](TaskId id) {
+      const std::vector<Region>& writes = program.tasks[static_cast<std::size_t>(id)].writes;
+      return std::any_of(writes.begin(), writes.end(),
+                         [&](const Region& r) { return program.buffers[static_cast<std::size_t>(r.buffer)].space == Space::Kv; });
+    };
+    std::set<CounterId> appended;
+    for (const auto& queue : program.queues) {
+      if (std::any_of(queue.begin(), queue.end(), [&](TaskId id) { return program.tasks[static_cast<std::size_t>(id)].matrix == Matrix::LmHead; }))
+        continue;
+      for (const TaskId id : queue)
+        if (appends(id)) appended.insert(program.tasks[static_cast<std::size_t>(id)].signal);
+    }
+    for (const CounterId c : appended) over.push_back({c, 0});
+  }
+  for (const auto& queue : program.queues) {
+    if (queue.empty()) continue;
+    std::vector<Wait>& waits = program.tasks[static_cast<std::size_t>(queue.front())].waits;
+    waits.insert(waits.begin(), over.begin(), over.end());
   }
 }
 

@@ -11,4 +11,7 @@ namespace amk::lowering {
 // buffers have their sizes.
 void emit_tasks(const ModelSpec& spec, const Plan& plan, const std::vector<std::vector<Run>>& runs, Program& program);
 
+// Behind it: the edges from a step to the next, where one launch has several.
+void order_steps(const ScheduleConfig& config, Program& program);
+
 }  // namespace amk::lowering

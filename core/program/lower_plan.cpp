@@ -263,7 +263,9 @@ class Builder {
   void head(BufferId x) {
     const Fusion& f = config_.fusion;
     const BufferId logits = buffer("logits", Space::Output, DType::F32, each({spec_.vocab}));
-    const BufferId next_token = buffer("next_token", Space::Output, DType::I32, {target_.batch});
+    // Steps of one launch: the argmax replaces the token that the next step embeds.
+    const bool feeds_back = config_.kernel.tokens_per_launch > 1;
+    const BufferId next_token = feeds_back ? token_ : buffer("next_token", Space::Output, DType::I32, {target_.batch});
     const BufferId partials = buffer("argmax_partials", Space::Activation, DType::I32, each({0, kArgmaxWords}));
     PlannedInstruction& lm_head = normed_gemv(f.norm_lm_head, "final_norm", WeightKind::FinalNorm, x, "lm_head", Matrix::LmHead, false,
                                               f.lm_head_argmax ? kFusedArgmax : 0u, rows(spec_.vocab));
@@ -277,7 +279,9 @@ class Builder {
     }
     PlannedInstruction& argmax = add("argmax", Opcode::Argmax, {{0, target_.batch, 1}}, 1);
     argmax.input = reads(partials);
-    argmax.output = writes(next_token);
+    // The token's reader of the same step comes before it: an edge to the next step (lower_emit.cpp), not one that an instruction waits for.
+    argmax.output = feeds_back ? next_token : writes(next_token);
+    argmax.signals = feeds_back;
   }
 
   // --- dependencies -------------------------------------------------------------------------------------------------------------------------

@@ -29,6 +29,10 @@ struct ReferenceVm::State {
   Rng rng;
   std::int64_t epoch = 0;
   std::vector<int> positions;  // [sequence]
+  // Of a launch of several steps.
+  std::span<const int> given;  // [step][sequence], or [sequence]
+  std::vector<float> launch_logits;
+  std::vector<std::int32_t> launch_tokens;  // [step][sequence]
 
   State(const Program& p, std::shared_ptr<const Weights> w, const VmOptions& o, vm::Memory m, vm::WeightBuffers b)
       : program(p),
@@ -41,8 +45,12 @@ struct ReferenceVm::State {
         positions(static_cast<std::size_t>(program.batch), 0) {}
 
   Status bind();
-  void begin_step();
-  Status run_step();
+  void begin_launch(int steps);
+  Status run_launch(int steps);
+  void keep_outputs(int step, int seq);
+  bool whole_step() const { return logits != nullptr && next_token != nullptr; }
+  std::size_t batch() const { return static_cast<std::size_t>(program.batch); }
+  std::size_t vocab() const { return static_cast<std::size_t>(program.model.vocab); }
 };
 
 namespace {
@@ -68,6 +76,7 @@ Status ReferenceVm::State::bind() {
   token = token_at;
   logits = logits_at;
   next_token = next_at;
+  if (program.step_sync == StepSync::Persistent && next_token == nullptr) next_token = token;
   for (BufferId id = 0; id < static_cast<BufferId>(program.buffers.size()); ++id) {
     const Buffer& buffer = program.buffers[id];
     if (buffer.space != Space::Const) continue;
@@ -84,31 +93,51 @@ Status ReferenceVm::State::bind() {
   return {};
 }
 
-void ReferenceVm::State::begin_step() {
+void ReferenceVm::State::begin_launch(int steps) {
   if (options.poison) memory.poison_step();
   const std::size_t half = static_cast<std::size_t>(program.model.head_dim) / 2;
   for (float* table : rope_tables)
-    for (const int position : positions) {
-      float* row = table + static_cast<std::size_t>(position) * 2 * half;
-      rope_cos_sin(program.model, position, {row, half}, {row + half, half});
-    }
+    for (const int first : positions)
+      for (int position = first; position < first + steps; ++position) {
+        float* row = table + static_cast<std::size_t>(position) * 2 * half;
+        rope_cos_sin(program.model, position, {row, half}, {row + half, half});
+      }
 }
 
-Status ReferenceVm::State::run_step() {
+// What the host will see of a step: taken at its end, or where another follows at its argmax, the last task of its sequence; the next step's token
+// may then be replaced.
+void ReferenceVm::State::keep_outputs(int step, int seq) {
+  const std::size_t at = static_cast<std::size_t>(step) * batch() + static_cast<std::size_t>(seq);
+  std::memcpy(launch_logits.data() + at * vocab(), reinterpret_cast<const float*>(logits) + static_cast<std::size_t>(seq) * vocab(), vocab() * 4);
+  std::memcpy(&launch_tokens[at], next_token + static_cast<std::size_t>(seq) * 4, 4);
+  if (at + batch() < given.size()) std::memcpy(token + static_cast<std::size_t>(seq) * 4, &given[at + batch()], 4);
+}
+
+Status ReferenceVm::State::run_launch(int steps) {
   for (const int position : positions)
-    if (position >= program.max_seq) return bad_field("position", position, "below max_seq, " + std::to_string(program.max_seq));
-  if (epoch >= program.max_steps)
+    if (position + steps > program.max_seq) return bad_field("position", position + steps - 1, "below max_seq, " + std::to_string(program.max_seq));
+  if (epoch > program.max_steps - steps)
     return fail(ErrorKind::InvalidArgument, "the program's counters are proved for " + std::to_string(program.max_steps) + " steps only",
                 {{"field", "max_steps"}, {"value", epoch}});
-  begin_step();
-  const auto execute = [&](TaskId id) -> Status {
-    for (const vm::BoundTask& bound : tasks[id])
-      AMK_CHECK(vm::execute({program, weight_buffers, positions[static_cast<std::size_t>(bound.seq)], scratch}, bound));
+  begin_launch(steps);
+  launch_logits.assign(logits == nullptr ? 0 : static_cast<std::size_t>(steps) * batch() * vocab(), 0.0f);
+  launch_tokens.assign(static_cast<std::size_t>(steps) * batch(), -1);
+  // Where all tasks of a step are done before one of the next has run, what the step left is poisoned as between launches.
+  std::size_t executed = 0;
+  int started = 0;  // steps
+  const auto execute = [&](TaskId id, int step) -> Status {
+    for (const vm::BoundTask& bound : tasks[id]) {
+      AMK_CHECK(vm::execute({program, weight_buffers, positions[static_cast<std::size_t>(bound.seq)] + step, scratch}, bound));
+      if (bound.task->op == Opcode::Argmax && step + 1 < steps && whole_step()) keep_outputs(step, bound.seq);
+    }
+    started = std::max(started, step + 1);
+    if (++executed == program.tasks.size() * static_cast<std::size_t>(started) && started < steps && options.poison) memory.poison_step();
     return {};
   };
-  AMK_CHECK(queues.run_step(epoch, rng, execute));
-  ++epoch;
-  for (int& position : positions) ++position;
+  AMK_CHECK(queues.run(epoch, steps, rng, execute));
+  for (int seq = 0; whole_step() && seq < program.batch; ++seq) keep_outputs(steps - 1, seq);
+  epoch += steps;
+  for (int& position : positions) position += steps;
   return {};
 }
 
@@ -136,31 +165,39 @@ Result<ReferenceVm::Step> ReferenceVm::step(int token) {
 }
 
 Result<std::vector<ReferenceVm::Step>> ReferenceVm::step(std::span<const int> tokens) {
+  if (tokens.size() != state_->batch())
+    return bad_field("tokens", tokens.size(), "one for each of " + std::to_string(state_->batch()) + " sequences");
+  return launch(tokens, 1);
+}
+
+Result<std::vector<ReferenceVm::Step>> ReferenceVm::launch(std::span<const int> tokens, int steps) {
   State& s = *state_;
-  const std::size_t batch = static_cast<std::size_t>(s.program.batch);
-  if (tokens.size() != batch) return bad_field("tokens", tokens.size(), "one for each of " + std::to_string(batch) + " sequences");
+  const std::size_t batch = s.batch();
+  if (steps < 1 || (steps > 1 && s.program.step_sync != StepSync::Persistent))
+    return bad_field("steps", steps, s.program.step_sync == StepSync::Persistent ? "at least 1" : "1: the program is proved for one step a launch");
+  if (tokens.size() != batch && tokens.size() != batch * static_cast<std::size_t>(steps))
+    return bad_field("tokens", tokens.size(), "one for each of " + std::to_string(batch) + " sequences, or that for every step");
   for (const int token : tokens)
     if (token < 0 || token >= s.program.model.vocab) return bad_field("token", token, "0 to " + std::to_string(s.program.model.vocab - 1));
   if (s.token == nullptr || s.logits == nullptr || s.next_token == nullptr)
     return fail(ErrorKind::InvalidArgument, "the program is part of a step: it takes no token and gives no logits", {{"field", "program"}});
   static_assert(sizeof(int) == 4);
-  std::memcpy(s.token, tokens.data(), tokens.size_bytes());
-  AMK_CHECK(s.run_step());
-  const std::size_t vocab = static_cast<std::size_t>(s.program.model.vocab);
-  std::vector<Step> steps;
-  for (std::size_t i = 0; i < batch; ++i) {
-    std::int32_t next = 0;
-    std::memcpy(&next, s.next_token + i * 4, 4);
-    steps.push_back({{reinterpret_cast<const float*>(s.logits) + i * vocab, vocab}, next});
-  }
-  return steps;
+  std::memcpy(s.token, tokens.data(), batch * 4);
+  s.given = tokens;
+  const Status ran = s.run_launch(steps);
+  s.given = {};
+  AMK_CHECK(ran);
+  std::vector<Step> out;
+  for (std::size_t i = 0; i < batch * static_cast<std::size_t>(steps); ++i)
+    out.push_back({{s.launch_logits.data() + i * s.vocab(), s.vocab()}, s.launch_tokens[i]});
+  return out;
 }
 
 Status ReferenceVm::run(int position) {
   if (position < 0 || position >= state_->program.max_seq)
     return bad_field("position", position, "0 to " + std::to_string(state_->program.max_seq - 1));
   std::fill(state_->positions.begin(), state_->positions.end(), position);
-  return state_->run_step();
+  return state_->run_launch(1);
 }
 
 Status ReferenceVm::set(std::string_view name, std::int64_t first, std::span<const float> values) {
@@ -229,7 +266,9 @@ Status dry_run(const Program& program, std::uint64_t interleaving_seed) {
   for (TaskId id = 0; id < static_cast<TaskId>(program.tasks.size()); ++id) AMK_CHECK(vm::bind_task(program, id, memory, weights));
   vm::Queues queues(program);
   Rng rng(interleaving_seed);
-  for (std::int64_t epoch = 0; epoch < 2; ++epoch) AMK_CHECK(queues.run_step(epoch, rng, [](TaskId) { return Status{}; }));
+  const auto nothing = [](TaskId, int) { return Status{}; };
+  if (program.step_sync == StepSync::Persistent) return queues.run(0, 2, rng, nothing);
+  for (std::int64_t epoch = 0; epoch < 2; ++epoch) AMK_CHECK(queues.run(epoch, 1, rng, nothing));
   return {};
 }
 

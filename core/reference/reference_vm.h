@@ -36,6 +36,11 @@ class ReferenceVm {
   // A token for each sequence of the batch, each at its own position; the results in the same order.
   Result<std::vector<Step>> step(std::span<const int> tokens);
 
+  // Several steps of one launch (step_sync: persistent), positions following one another. `tokens`: one a sequence, and the program's argmax is the
+  // token of each further step; or [steps][batch], which then take the argmax's place, as when the device decodes a given text. [steps][batch]
+  // results, a step's logits as they were when its argmax was taken.
+  Result<std::vector<Step>> launch(std::span<const int> tokens, int steps);
+
   // Programs that are part of a step (core/program/lower_instruction.h): `token`, `logits` and `next_token` may be missing, and step() is then an
   // error. set() fills elements of an input, get() reads elements of any buffer but a weight: rounded to, and widened from, the buffer's dtype.
   // InvalidArgument names an unknown buffer or a range outside it. run() executes once at `position`.
@@ -58,8 +63,8 @@ class ReferenceVm {
   std::unique_ptr<State> state_;
 };
 
-// Executes queues, counters and weight streams for two steps and checks every task's regions against its opcode, without memory, weights
-// or arithmetic: possible for a model of any size. `program` must have passed validate(). Errors as of ReferenceVm.
+// Executes queues, counters and weight streams for two steps (of one launch where the program says so) and checks every task's regions against its
+// opcode, without memory, weights or arithmetic: possible for a model of any size. `program` must have passed validate(). Errors as of ReferenceVm.
 Status dry_run(const Program& program, std::uint64_t interleaving_seed = 0);
 
 }  // namespace amk

@@ -44,6 +44,7 @@ Queues::Queues(const Program& program)
     : program_(program),
       counters_(program.counters.size(), 0),
       heads_(program.queues.size(), 0),
+      steps_(program.queues.size(), 0),
       finished_(program.tasks.size(), 0),
       waiting_(program.counters.size()),
       fronts_(program.queues.size()) {}
@@ -90,23 +91,30 @@ bool Queues::stream_reaches(std::int32_t sm, TaskId task) {
   return false;
 }
 
-Status Queues::run_step(std::int64_t epoch, Rng& rng, const std::function<Status(TaskId)>& execute) {
+Status Queues::run(std::int64_t epoch, int steps, Rng& rng, const std::function<Status(TaskId, int)>& execute) {
   std::fill(heads_.begin(), heads_.end(), std::size_t{0});
+  std::fill(steps_.begin(), steps_.end(), 0);
   std::fill(finished_.begin(), finished_.end(), char{0});
   std::fill(fronts_.begin(), fronts_.end(), StreamFront{});
   for (Waiters& waiters : waiting_) waiters.sms.clear();
   std::vector<std::int32_t> candidates(program_.queues.size());
   std::iota(candidates.begin(), candidates.end(), 0);
-  std::size_t left = program_.tasks.size();
+  std::size_t left = program_.tasks.size() * static_cast<std::size_t>(steps);
   while (!candidates.empty()) {
     const std::size_t pick = static_cast<std::size_t>(rng.below(candidates.size()));
     const std::int32_t sm = candidates[pick];
     candidates[pick] = candidates.back();
     candidates.pop_back();
-    if (heads_[sm] == program_.queues[sm].size()) continue;
+    if (heads_[sm] == program_.queues[sm].size()) {
+      if (heads_[sm] == 0 || steps_[sm] + 1 >= steps) continue;
+      ++steps_[sm];
+      heads_[sm] = 0;
+      fronts_[sm] = {};
+      for (const TaskId done : program_.queues[sm]) finished_[done] = 0;
+    }
     const TaskId id = program_.queues[sm][heads_[sm]];
     const Task& task = program_.tasks[id];
-    if (const Unmet unmet = first_unmet(task, epoch); unmet.counter != kNone) {
+    if (const Unmet unmet = first_unmet(task, epoch + steps_[sm]); unmet.counter != kNone) {
       Waiters& waiters = waiting_[unmet.counter];
       waiters.lowest = waiters.sms.empty() ? unmet.needed : std::min(waiters.lowest, unmet.needed);
       waiters.sms.push_back(sm);
@@ -114,7 +122,7 @@ Status Queues::run_step(std::int64_t epoch, Rng& rng, const std::function<Status
     }
     // The ring of an SM moves only when that SM finishes a task, so one that is stuck here is stuck for good.
     if (!stream_reaches(sm, id)) continue;
-    AMK_CHECK(execute(id));
+    AMK_CHECK(execute(id, steps_[sm]));
     finished_[id] = 1;
     ++heads_[sm];
     --left;
@@ -138,7 +146,7 @@ Error Queues::deadlock(std::int64_t epoch) const {
     if (heads_[sm] == program_.queues[sm].size()) continue;
     const TaskId id = program_.queues[sm][heads_[sm]];
     const std::string name = task_name(program_, id);
-    const Unmet unmet = first_unmet(program_.tasks[id], epoch);
+    const Unmet unmet = first_unmet(program_.tasks[id], epoch + steps_[sm]);
     if (unmet.counter == kNone) {
       starved.push_back({{"task", name}, {"ring", program_.ring.ring_bytes}});
       shown += (shown.empty() ? "" : "; ") + name + " waits for its weights";

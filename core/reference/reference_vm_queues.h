@@ -18,9 +18,11 @@ class Queues {
  public:
   explicit Queues(const Program& program);
 
-  // Runs every task once, each time choosing at random among the SMs whose first task may start. An error of `execute` ends the step.
+  // One launch: runs every task once in each of `steps` steps, the first of them `epoch`, each time choosing at random among the SMs whose next task
+  // may start. Several steps: an SM that is through with one begins the next, whatever the others do. An error of `execute`, which is told the step
+  // within the launch, ends it.
   // Deadlock is Rejected with {"rule": "deadlock", "starved": [{task, counter, value, needed} | {task, ring}]}: the VM is then unusable.
-  Status run_step(std::int64_t epoch, Rng& rng, const std::function<Status(TaskId)>& execute);
+  Status run(std::int64_t epoch, int steps, Rng& rng, const std::function<Status(TaskId, int)>& execute);
 
  private:
   struct Unmet {
@@ -34,7 +36,8 @@ class Queues {
   const Program& program_;
   std::vector<std::int64_t> counters_;
   std::vector<std::size_t> heads_;  // [sm]: next in the queue
-  std::vector<char> finished_;      // [task], this step
+  std::vector<int> steps_;          // [sm]: where it is in the launch
+  std::vector<char> finished_;      // [task], in its SM's step
   // SMs to look at again once the counter reaches the lowest value that one of them waits for; waking at every signal would cost SMs²
   // per instruction.
   struct Waiters {

@@ -147,8 +147,11 @@ Result<ScheduleConfig> parse_schedule_config(const Json& json, const ScheduleCon
 
 Json to_json(const ScheduleConfig& config) {
   Json json = Json::object();
-  for (const Field& field : schedule_fields())
+  const ScheduleConfig defaults;
+  for (const Field& field : schedule_fields()) {
+    if (field.silent_default && field.get(config) == field.get(defaults)) continue;
     if (field.path != kAssignment) put(json, field.path, field.to_json(field.get(config)));
+  }
   json[std::string(kFusion)] = fusion_grouping_json(config.fusion);
   if (config.sm_assignment == SmAssignment::Explicit) {
     json[std::string(kAssignment)] = Json::object();

@@ -48,6 +48,7 @@ struct KernelKnobs {
   bool cpasync = false;     // cp.async instead of bulk copies (forced below sm_90)
   int cpa_stages = 3;
   int cpa_cols = 512;
+  int tokens_per_launch = 1;  // most decode steps of one launch, the argmax fed back on the device; 1: one launch a step
   bool operator==(const KernelKnobs&) const = default;
 };
 
@@ -69,7 +70,7 @@ struct ScheduleConfig {
 Result<ScheduleConfig> parse_schedule_config(const Json& json);
 // The same with other defaults for missing keys, e.g. those of a GPU with less shared memory (config_at(space, space.default_point())).
 Result<ScheduleConfig> parse_schedule_config(const Json& json, const ScheduleConfig& defaults);
-Json to_json(const ScheduleConfig& config);             // canonical: every key present
+Json to_json(const ScheduleConfig& config);             // canonical: every key present but those of Field::silent_default
 std::string schedule_id(const ScheduleConfig& config);  // "s" + 32 hex digits of the canonical text's hash
 
 // The space of the knobs above that make sense for this model on this GPU, and translation both ways.

@@ -111,6 +111,12 @@ std::vector<Field> make_fields() {
   f.push_back(bind_kernel<&K::cpasync>(boolean("kernel_knobs.cpasync", "cp.async instead of bulk copies (always so below sm_90)")));
   f.push_back(bind_kernel<&K::cpa_stages>(enumerated("kernel_knobs.cpa_stages", {2, 3, 4}, "stages", "cp.async groups in flight")));
   f.push_back(bind_kernel<&K::cpa_cols>(enumerated("kernel_knobs.cpa_cols", {256, 512, 1024}, "columns", "columns of one cp.async group")));
+  Field tokens = enumerated("kernel_knobs.tokens_per_launch", {1, 2, 4, 8, 16, 32}, "tokens",
+                            "decode steps of one launch, the argmax fed back on the device; the host sees their tokens together");
+  // Not for a search to choose: whoever asks for several gets them together, which no time a token says.
+  tokens.choices = {1};
+  tokens.silent_default = true;
+  f.push_back(bind_kernel<&K::tokens_per_launch>(std::move(tokens)));
   return f;
 }
 

@@ -26,6 +26,7 @@ struct Field {
   std::vector<std::int64_t> choices;         // what the space offers, ascending; all of them accepted
   std::string unit;
   std::string meaning;
+  bool silent_default = false;  // left out of the canonical form where it has its default: ids from before the key existed stay
   std::int64_t (*get)(const ScheduleConfig&) = nullptr;
   void (*set)(ScheduleConfig&, std::int64_t) = nullptr;
 

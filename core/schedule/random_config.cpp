@@ -54,7 +54,9 @@ std::vector<Point> neighbours(const SearchSpace& space, const Point& point, bool
 ScheduleConfig random_accepted_config(std::int64_t smem_cap_bytes, Rng& rng) {
   ScheduleConfig config;
   for (int attempt = 0; attempt < kTries; ++attempt) {
-    for (const Field& field : schedule_fields()) field.set(config, random_accepted(field, rng));
+    // Keys that have their default silently are an option few configs take: one in three here.
+    for (const Field& field : schedule_fields())
+      field.set(config, field.silent_default && rng.below(3) != 0 ? field.get(ScheduleConfig{}) : random_accepted(field, rng));
     for (const FusionAtom& atom : fusion_atoms()) config.fusion.*atom.member = rng.below(2) == 1;
     config.smem_bytes_per_block = static_cast<int>(std::min<std::int64_t>(config.smem_bytes_per_block, smem_cap_bytes / 1024 * 1024));
     if (violated_rule(config) == nullptr) return config;

@@ -81,6 +81,14 @@ TEST_CASE("dropping the chain or writing an input is refused") {
   CHECK_FALSE(validate(writes).valid());
 }
 
+TEST_CASE("part of a step has no argmax to feed back") {
+  ScheduleConfig config;
+  config.kernel.tokens_per_launch = 2;
+  const auto program = lower_instruction(model("toy").spec, "down", config, small_target(), kExact);
+  REQUIRE_FALSE(program);
+  CHECK(program.error().data["rule"] == "part-of-one-step");
+}
+
 TEST_CASE("random configs of every kind: proved, and equal to the plain program") {
   Rng rng(11);
   for (const char* name : {"toy", "toy-2L"}) {
@@ -93,6 +101,7 @@ TEST_CASE("random configs of every kind: proved, and equal to the plain program"
         ScheduleConfig config = random_accepted_config(227 << 10, rng);
         config.fusion.combine_o = false;
         config.kernel.publish = Publish::Release;
+        config.kernel.tokens_per_launch = 1;
         config.sm_assignment = SmAssignment::LoadBalance;
         config.explicit_sm.clear();
         const auto program = lower_instruction(ref.spec, op, config, small_target(5), {ref.spec.dtype, DType::F32, DType::F32});

@@ -81,11 +81,14 @@ void check_structure(const Program& p, const ScheduleConfig& config, std::vector
     if (in.op != t.op || in.layer != t.layer || in.matrix != t.matrix || in.fused != t.fused) report("instruction of " + quote(p, id));
     if (t.sm < 0 || t.sm >= p.sm_count || p.queues[t.sm].at(t.queue_pos) != static_cast<TaskId>(id)) report("queue place of " + quote(p, id));
     if (t.signal != kNone) ++signals.at(static_cast<std::size_t>(t.signal));
-    std::set<CounterId> waits;
+    std::set<std::pair<CounterId, bool>> waits;  // and whether it is of the step before
     for (const Wait& w : t.waits) {
       ++waited.at(static_cast<std::size_t>(w.counter));
-      if (w.target != p.counters[w.counter].fan_in) report("partial wait of " + quote(p, id));
-      if (!waits.insert(w.counter).second) report("wait twice of " + quote(p, id));
+      // From the step before: the argmax, and flagged appends of SMs by whose LM head rows it does not know of them.
+      const bool step_edge = p.step_sync == StepSync::Persistent && w.target == 0 && t.queue_pos == 0 &&
+                             (w.counter == p.tasks.back().signal || config.kernel.publish == Publish::Flagged);
+      if (!step_edge && w.target != p.counters[w.counter].fan_in) report("partial wait of " + quote(p, id));
+      if (!waits.insert({w.counter, step_edge}).second) report("wait twice of " + quote(p, id));
     }
     for (const auto* list : {&t.reads, &t.writes}) {
       for (const Region& r : *list) {
@@ -151,6 +154,8 @@ void check_coverage(const Program& p, std::vector<std::string>& problems) {
           const std::int64_t active_splits = std::min<std::int64_t>(p.attention.splits, pos / p.attention.kv_block + 1);
           expected = {{0, buffer.bytes / p.attention.splits * active_splits}};
         }
+      } else if (buffer.name == "token" && p.step_sync == StepSync::Persistent) {
+        expected = {{0, buffer.bytes}};
       } else if (buffer.space == Space::Kv) {
         const std::int64_t row = buffer.bytes / p.model.kv_heads / p.max_seq;
         for (int h = 0; h < p.model.kv_heads; ++h)
@@ -273,7 +278,24 @@ void check_order(const Program& p, std::vector<std::string>& problems) {
     };
     if (p.tasks[t].queue_pos > 0) follow(static_cast<std::size_t>(p.queues[p.tasks[t].sm][p.tasks[t].queue_pos - 1]));
     for (const Wait& w : p.tasks[t].waits)
-      for (std::size_t s : signallers[w.counter]) follow(s);
+      if (w.target > 0)
+        for (std::size_t s : signallers[w.counter]) follow(s);
+  }
+  // Steps of one launch: everything of a step comes before all its argmaxes, and those before whatever an SM does first in the next.
+  if (p.step_sync == StepSync::Persistent) {
+    std::vector<std::size_t> last;
+    for (std::size_t t = 0; t < n; ++t)
+      if (p.tasks[t].op == Opcode::Argmax) last.push_back(t);
+    for (std::size_t t = 0; t < n; ++t) {
+      bool over = p.tasks[t].op == Opcode::Argmax;
+      for (const std::size_t argmax : last) over = over || (before[argmax][t / 64] >> (t % 64) & 1) != 0;
+      if (!over) problems.push_back("nothing says when " + quote(p, t) + " is over");
+    }
+    const CounterId over = p.tasks.back().signal;
+    if (last.empty() || over == kNone || signallers[over] != last) problems.push_back("the argmaxes do not signal the end of a step");
+    for (const auto& queue : p.queues)
+      if (!queue.empty() && (p.tasks[queue[0]].waits.empty() || p.tasks[queue[0]].waits[0] != Wait{over, 0}))
+        problems.push_back(quote(p, static_cast<std::size_t>(queue[0])) + " begins a step before the one before is over");
   }
   struct Access {
     std::int64_t begin, end;

@@ -53,6 +53,18 @@ TEST_CASE("spelling does not change the id; meaning does") {
   CHECK(id(R"({"sm_assignment":{"L0.qkv.3":17}})") != id(R"({"sm_assignment":{"L0.qkv.3":18}})"));
 }
 
+TEST_CASE("tokens per launch: silent at one, so that ids from before the key stay; enumerated otherwise") {
+  const std::string base = id("{}");
+  CHECK(base == "s36155ce210bde8ad6199868a5116d4ce");
+  CHECK(id(R"({"kernel_knobs":{"tokens_per_launch":1}})") == base);
+  CHECK(id(R"({"kernel_knobs":{"tokens_per_launch":8}})") != base);
+  CHECK_FALSE(to_json(*parse(R"({"kernel_knobs":{"tokens_per_launch":1}})"))["kernel_knobs"].contains("tokens_per_launch"));
+  CHECK(to_json(*parse(R"({"kernel_knobs":{"tokens_per_launch":8}})"))["kernel_knobs"]["tokens_per_launch"] == 8);
+  CHECK(refusal(R"({"kernel_knobs":{"tokens_per_launch":3}})") == "kernel_knobs.tokens_per_launch is 3; accepted: 1, 2, 4, 8, 16, 32");
+  CHECK(refusal(R"({"kernel_knobs":{"tokens_per_launch":0}})").find("kernel_knobs.tokens_per_launch is 0") == 0);
+  CHECK(refusal(R"({"tokens_per_launch":4})").find("did you mean kernel_knobs.tokens_per_launch?") != std::string::npos);
+}
+
 TEST_CASE("fusion groups: any spelling of the same groups is the same config") {
   const std::string base = id("{}");
   // Only fused groups, in another order, with single operators or without.

@@ -138,6 +138,10 @@ TEST_CASE("a config outside the space has no point, and says which knob") {
   config.sm_assignment = SmAssignment::Explicit;
   config.explicit_sm = {{"embed.0", 1}};
   CHECK(point_of(space, config).error().data["field"] == "sm_assignment");
+  config = {};
+  config.kernel.tokens_per_launch = 8;  // an option that no search chooses
+  CHECK(space.index_of("kernel_knobs.tokens_per_launch") == space.knobs.size());
+  CHECK(point_of(space, config).error().message == "kernel_knobs.tokens_per_launch is 8; accepted: 1 (not a knob of this search space)");
 }
 
 TEST_CASE("neighbours differ in one knob and satisfy the constraints; draws repeat with the seed") {
