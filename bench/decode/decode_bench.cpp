@@ -85,12 +85,19 @@ Status check(GpuModel& model, Entry& e, const Reference& reference) {
   double sum = 0;
   for (int turn = 0; turn < 2; ++turn) {
     AMK_CHECK(seq.poison_kv(stream));
-    for (std::size_t i = 0; i < reference.tokens.size(); ++i) {
-      AMK_CHECK(seq.poison_outputs(stream));
-      AMK_CHECK(e.program->poison_activations(stream));
-      AMK_CHECK(model.run(*e.program, {static_cast<int>(i), false}));
-      AMK_TRY(logits, seq.read_logits(stream));
-      AMK_TRY(next, seq.read_next_token(stream));
+    StepOptions options;
+    const std::size_t in_launch = static_cast<std::size_t>(e.program->plan().steps), count = reference.tokens.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const int row = static_cast<int>(i % in_launch);
+      if (row == 0) {
+        AMK_CHECK(seq.poison_outputs(stream));
+        AMK_CHECK(e.program->poison_activations(stream));
+        options.position = static_cast<int>(i);
+        options.steps = static_cast<int>(std::min(in_launch, count - i));
+        AMK_CHECK(model.run(*e.program, options));
+      }
+      AMK_TRY(logits, seq.read_logits(stream, 0, row));
+      AMK_TRY(next, seq.read_next_token(stream, 0, row));
       if (turn == 1) {
         if (std::memcmp(logits.data(), first[i].data(), logits.size() * 4) != 0) e.repeatable = false;
         continue;
@@ -145,7 +152,13 @@ Result<double> time_tokens(GpuModel& model, Entry& e, int first, int last) {
   AMK_TRY(start, cuda::Event::create());
   AMK_TRY(end, cuda::Event::create());
   AMK_CHECK(start.record(model.stream()));
-  for (int p = first; p < last; ++p) AMK_CHECK(model.enqueue(*e.program, {p, true}));
+  StepOptions options;
+  options.feed_back = true;
+  for (int p = first; p < last; p += options.steps) {
+    options.position = p;
+    options.steps = std::min(e.program->plan().steps, last - p);
+    AMK_CHECK(model.enqueue(*e.program, options));
+  }
   AMK_CHECK(end.record(model.stream()));
   AMK_CHECK(e.program->check(model.stream()));
   AMK_TRY(us, cuda::Event::elapsed_us(start, end));

@@ -80,6 +80,25 @@ CpuReference::Outcome worse_of(CpuReference::Outcome a, const CpuReference::Outc
   return a;
 }
 
+// Why steps whose tokens the program feeds back differ from the same tokens as a text, in another interleaving; empty: they do not.
+Result<std::string> feeds_back(ReferenceVm& vm, ReferenceVm& again, int batch, int steps) {
+  vm.reset();
+  again.reset();
+  const std::size_t n = static_cast<std::size_t>(batch);
+  std::vector<int> tokens(n, 0);
+  const auto free = vm.launch(tokens, steps);
+  if (!free) return free.error().message;
+  for (std::size_t at = 0; at + n < free->size(); ++at) tokens.push_back((*free)[at].next_token);
+  const auto told = again.launch(tokens, steps);
+  if (!told) return told.error().message;
+  for (std::size_t at = 0; at < free->size(); ++at) {
+    const ReferenceVm::Step &a = (*free)[at], &b = (*told)[at];
+    if (a.next_token != b.next_token || std::memcmp(a.logits.data(), b.logits.data(), a.logits.size_bytes()) != 0)
+      return "step " + std::to_string(at / n) + " of a launch has other bits with the token fed back than with the same token given";
+  }
+  return std::string();
+}
+
 tl::unexpected<Error> cancelled() { return fail(ErrorKind::Cancelled, "cancelled during the correctness check"); }
 
 }  // namespace
@@ -160,19 +179,27 @@ Result<CpuReference::Outcome> CpuReference::check(std::span<const std::shared_pt
       AMK_CHECK(sequences[s]->seed(vm, begins[s], static_cast<int>(s)));
       AMK_CHECK(sequences[s]->seed(again, begins[s], static_cast<int>(s)));
     }
-    for (int i = 0; i < steps; ++i) {
+    // Steps of one launch, where the program has them: the whole window in one.
+    const int in_launch = program.step_sync == StepSync::Persistent ? steps : 1;
+    for (int i = 0; i < steps; i += in_launch) {
       if (progress.stop.stop_requested()) return cancelled();
       std::vector<int> tokens;
-      for (std::size_t s = 0; s < batch; ++s) tokens.push_back(sequences[s]->tokens_[static_cast<std::size_t>(begins[s] + i)]);
-      const auto step = vm.step(tokens);
+      for (int j = i; j < i + in_launch; ++j)
+        for (std::size_t s = 0; s < batch; ++s) tokens.push_back(sequences[s]->tokens_[static_cast<std::size_t>(begins[s] + j)]);
+      const auto step = vm.launch(tokens, in_launch);
       if (!step) return Outcome{std::nullopt, false, step.error().message};
-      const auto repeated = again.step(tokens);
+      const auto repeated = again.launch(tokens, in_launch);
       if (!repeated) return Outcome{std::nullopt, false, repeated.error().message};
-      for (std::size_t s = 0; s < batch; ++s) {
-        const int position = begins[s] + i;
-        comparisons[s].add(position, sequences[s]->logits_[static_cast<std::size_t>(position)], (*step)[s], (*repeated)[s]);
+      for (std::size_t at = 0; at < tokens.size(); ++at) {
+        const std::size_t s = at % batch;
+        const int position = begins[s] + i + static_cast<int>(at / batch);
+        comparisons[s].add(position, sequences[s]->logits_[static_cast<std::size_t>(position)], (*step)[at], (*repeated)[at]);
       }
     }
+  }
+  if (program.step_sync == StepSync::Persistent) {
+    AMK_TRY(fed_back, feeds_back(vm, again, program.batch, std::min(last, kFromEmpty / 2)));
+    if (!fed_back.empty()) return Outcome{std::nullopt, false, fed_back};
   }
   Outcome out = comparisons[0].outcome();
   for (std::size_t s = 1; s < batch; ++s) out = worse_of(std::move(out), comparisons[s].outcome(), static_cast<int>(s));

@@ -45,6 +45,7 @@ class Planner {
     place_given();
     plan_.grid = program_.sm_count;
     plan_.threads = config_.threads_per_block;
+    plan_.steps = config_.kernel.tokens_per_launch;
     plan_.counter_count = static_cast<std::int64_t>(program_.counters.size());
     AMK_CHECK(make_tables());
     AMK_CHECK(check_shared());
@@ -72,6 +73,59 @@ class Planner {
       return reject("batch-needs-whole-pieces",
                     "several sequences need an intermediate size that is a multiple of 8; it is " + std::to_string(spec_.intermediate), witness);
     return {};
+  }
+
+  // Several steps a launch: an SM begins a step when its first task's edges from the step before are met (target 0), the argmax among them.
+  Status check_steps() const {
+    if (!persistent_) return {};
+    for (const auto& queue : program_.queues) {
+      bool begins = queue.empty();
+      for (const TaskId id : queue)
+        for (const Wait& wait : program_.tasks[static_cast<std::size_t>(id)].waits) {
+          if (wait.target != 0) continue;
+          if (id != queue.front())
+            return reject("step-gate", task_name(program_, id) + " waits for the step before on its own; an SM does so once, before its first task",
+                          {{"task", task_name(program_, id)}});
+          begins = begins || wait.counter == program_.tasks.back().signal;
+        }
+      if (!begins)
+        return reject("step-gate", task_name(program_, queue.front()) + " is the first of its SM and does not wait for the argmax of the step before",
+                      {{"task", task_name(program_, queue.front())}});
+    }
+    // Flagged data carries itself from task to task; the cache does not. Whoever appends must signal, with a release, something that the next step
+    // waits for: rows of the LM head, through the argmax, or else the append itself.
+    for (const TaskId id : signals_of_steps()) {
+      const Task& task = program_.tasks[static_cast<std::size_t>(id)];
+      if (!appends(task)) continue;
+      for (const auto& queue : program_.queues) {
+        if (queue.empty()) continue;
+        const std::vector<Wait>& waits = program_.tasks[static_cast<std::size_t>(queue.front())].waits;
+        if (std::find(waits.begin(), waits.end(), Wait{task.signal, 0}) == waits.end())
+          return reject("step-gate",
+                        task_name(program_, queue.front()) + " begins a step without a wait for " + task_name(program_, id) + " of the one before",
+                        {{"task", task_name(program_, queue.front())}});
+      }
+    }
+    return {};
+  }
+  bool appends(const Task& task) const {
+    return std::any_of(task.writes.begin(), task.writes.end(),
+                       [this](const Region& r) { return program_.buffers[static_cast<std::size_t>(r.buffer)].space == Space::Kv; });
+  }
+  // Flagged, several steps a launch: the tasks whose signals are releases.
+  std::vector<TaskId> signals_of_steps() const {
+    std::vector<TaskId> out;
+    if (!persistent_ || config_.kernel.publish != Publish::Flagged) return out;
+    for (const auto& queue : program_.queues) {
+      bool released = false;  // what comes before in the queue, by rows of the LM head behind it
+      for (auto id = queue.rbegin(); id != queue.rend(); ++id) {
+        const Task& task = program_.tasks[static_cast<std::size_t>(*id)];
+        const bool head = task.op == Opcode::Gemv && task.matrix == Matrix::LmHead;
+        if (head || task.op == Opcode::Argmax || (appends(task) && !released)) out.push_back(*id);
+        released = released || head;
+      }
+    }
+    return out;
   }
 
   Status check_support() const {
@@ -113,7 +167,12 @@ class Planner {
                     "the fused norm of q and k heads takes whole heads in batches of 128 rows; head_dim " + std::to_string(spec_.head_dim) +
                         " does not divide that: unfuse qkv+rope+kv_append",
                     {{"head_dim", spec_.head_dim}});
-    if (program_.step_sync != StepSync::Launch) return reject("step-sync", "this virtual machine runs one launch a step", {});
+    if (persistent_ != (k.tokens_per_launch > 1))
+      return reject("step-sync",
+                    std::string("the program's steps are ordered ") + (persistent_ ? "by counters alone" : "by launches") + ", and the config has " +
+                        std::to_string(k.tokens_per_launch) + " tokens a launch",
+                    {{"tokens_per_launch", k.tokens_per_launch}});
+    AMK_CHECK(check_steps());
     if (config_.threads_per_block > limits_.max_threads_per_block)
       return reject("threads",
                     "threads_per_block is " + std::to_string(config_.threads_per_block) + "; the device's limit is " +
@@ -272,6 +331,11 @@ class Planner {
     }
   }
 
+  amk_vm::WaitDesc wait_desc(const Wait& wait) const {
+    const Counter& counter = program_.counters[static_cast<std::size_t>(wait.counter)];
+    return {static_cast<std::uint32_t>(wait.counter), static_cast<std::uint32_t>(counter.fan_in), static_cast<std::uint32_t>(wait.target), 0};
+  }
+
   Status make_tables() {
     const auto offset_of = [this](BufferId id) -> std::int64_t {
       const Buffer& b = program_.buffers[static_cast<std::size_t>(id)];
@@ -282,6 +346,8 @@ class Planner {
     for (const Task& task : program_.tasks) {
       for (const Region& r : task.writes) producers[static_cast<std::size_t>(r.buffer)] = task.instruction;
     }
+    std::vector<TaskId> releases = signals_of_steps();
+    std::sort(releases.begin(), releases.end());
     for (std::size_t sm = 0; sm < program_.queues.size(); ++sm) {
       amk_vm::QueueDesc queue{};
       queue.task_first = static_cast<std::uint32_t>(plan_.tasks.size());
@@ -292,14 +358,15 @@ class Planner {
         const Task& task = program_.tasks[static_cast<std::size_t>(id)];
         AMK_TRY(desc, device_task(program_, task, layout_, offset_of, producers, widen(4)));
         desc.wait_first = static_cast<std::uint16_t>(plan_.waits.size() - queue.wait_first);
-        desc.wait_count = static_cast<std::uint16_t>(task.waits.size());
+        // The edges from the step before are the SM's, not the task's: they come behind all of these.
+        const auto within = [](const Wait& wait) { return wait.target > 0; };
+        desc.wait_count = static_cast<std::uint16_t>(std::count_if(task.waits.begin(), task.waits.end(), within));
         if (plan_.waits.size() - queue.wait_first + task.waits.size() > 65535)
           return reject("waits", "one multiprocessor has more than 65,535 waits", {{"sm", sm}});
         for (const Wait& wait : task.waits) {
-          const Counter& counter = program_.counters[static_cast<std::size_t>(wait.counter)];
-          plan_.waits.push_back(
-              {static_cast<std::uint32_t>(wait.counter), static_cast<std::uint32_t>(counter.fan_in), static_cast<std::uint32_t>(wait.target), 0});
+          if (within(wait)) plan_.waits.push_back(wait_desc(wait));
         }
+        if (std::binary_search(releases.begin(), releases.end(), id)) desc.fused |= amk_vm::kSignalsStep;
         if (options_.fault_hang && sm == 0 && plan_.tasks.size() == queue.task_first) desc.signal = amk_vm::kNoOffset;
         plan_.tasks.push_back(desc);
         if (task.op != Opcode::Gemv || slots_ == 0) continue;
@@ -310,6 +377,11 @@ class Planner {
                                  static_cast<std::uint32_t>(shape.segs_per_chunk * shape.seg_bytes),
                                  wide_slots_ > 0 && task.matrix == Matrix::Down ? 1u : 0u});
       }
+      queue.step_first = static_cast<std::uint32_t>(plan_.waits.size()) - queue.wait_first;
+      if (persistent_ && !program_.queues[sm].empty())
+        for (const Wait& wait : program_.tasks[static_cast<std::size_t>(program_.queues[sm].front())].waits)
+          if (wait.target == 0) plan_.waits.push_back(wait_desc(wait));
+      queue.step_count = static_cast<std::uint32_t>(plan_.waits.size()) - queue.wait_first - queue.step_first;
       if (slots_ > 0 && ring_tasks != program_.streams[sm])
         return reject("stream-order", "the weight stream of SM " + std::to_string(sm) + " is not its queue's order", {{"sm", sm}});
       queue.task_count = static_cast<std::uint32_t>(plan_.tasks.size()) - queue.task_first;
@@ -325,11 +397,11 @@ class Planner {
   }
 
   Status check_shared() {
-    const amk_vm::SharedLayout layout =
-        amk_vm::shared_layout(static_cast<std::uint32_t>(slots_), static_cast<std::uint32_t>(slot_bytes_), static_cast<std::uint32_t>(act_bytes_),
-                              static_cast<std::uint32_t>(program_.batch * partial_floats_), static_cast<std::uint32_t>(spec_.head_dim),
-                              static_cast<std::uint32_t>(config_.kernel.publish == Publish::Confirmed ? consumer_warps_ * 32 : 0),
-                              static_cast<std::uint32_t>(program_.batch));
+    const amk_vm::SharedLayout layout = amk_vm::shared_layout(
+        static_cast<std::uint32_t>(slots_), static_cast<std::uint32_t>(slot_bytes_), static_cast<std::uint32_t>(act_bytes_),
+        static_cast<std::uint32_t>(program_.batch * partial_floats_), static_cast<std::uint32_t>(spec_.head_dim),
+        static_cast<std::uint32_t>(config_.kernel.publish == Publish::Confirmed ? consumer_warps_ * 32 : 0),
+        static_cast<std::uint32_t>(program_.batch), static_cast<std::uint32_t>(persistent_ ? config_.threads_per_block / 32 : 0));
     plan_.shared_bytes = layout.tables + table_bytes_;
     if (plan_.shared_bytes <= limits_.smem_optin_bytes) return {};
     const std::int64_t fixed = plan_.shared_bytes - slots_ * slot_bytes_;
@@ -392,6 +464,7 @@ class Planner {
     define("SPLITS", program_.attention.splits);
     define("SPLIT_STEP", program_.attention.split_step);
     define("BATCH", program_.batch);
+    define("PERSISTENT", persistent_ ? 1 : 0);
     define("LAYERS", spec_.layers);
     define("ARGMAX_PARTIALS", argmax_partials());
     define("ACT_STRIDE", act_stride_);
@@ -430,6 +503,7 @@ class Planner {
   const PlanOptions& options_;
   GpuLayout layout_;
   DevicePlan plan_;
+  const bool persistent_ = program_.step_sync == StepSync::Persistent;
   const bool int8_ = spec_.weight_format == WeightFormat::Int8;
   const int element_ = dtype_bytes(spec_.matrix_dtype());
   bool bulk_ = true, packed_ = true;

@@ -34,6 +34,7 @@ struct DevicePlan {
   NumericFormat format;
   int grid = 0;
   int threads = 0;
+  int steps = 1;  // of a launch, at most
   std::int64_t shared_bytes = 0;
   std::int64_t activation_bytes = 0;
   std::vector<StoragePlace> storages;  // by StorageId; bytes 0 for storages that are not activations

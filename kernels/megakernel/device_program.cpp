@@ -82,11 +82,20 @@ Status DeviceProgram::step(const DeviceWeights& weights, const DeviceSequence& s
   if (positions.empty()) positions.assign(static_cast<std::size_t>(batch), options.position);
   if (positions.size() != static_cast<std::size_t>(batch))
     return bad_field("positions", positions.size(), "one for each of " + std::to_string(batch) + " sequences");
-  for (const int position : positions)
-    if (position < 0 || position >= program_->max_seq || position >= sequence.max_seq())
-      return bad_field("position", position, "0 to " + std::to_string(std::min(program_->max_seq, sequence.max_seq()) - 1));
   if (sequence.max_seq() != program_->max_seq) return fail(ErrorKind::Internal, "the sequence's cache was made for another max_seq than the program");
-  if (epoch_ >= program_->max_steps) {  // counters would overflow: start over while nothing runs
+  const int steps = options.steps, end = sequence.max_seq();
+  const bool several = plan_.steps > 1;
+  if (steps < 1 || steps > plan_.steps || steps > sequence.steps())
+    return bad_field("steps", steps, "1 to " + std::to_string(std::min(plan_.steps, sequence.steps())) + ", as the program was lowered for");
+  for (const auto& [field, list] : {std::pair{"last", &options.last}, {"given", &options.given}})
+    if (!list->empty() && list->size() != positions.size())
+      return bad_field(field, list->size(), "one for each of " + std::to_string(batch) + " sequences");
+  for (std::size_t s = 0; s < positions.size(); ++s) {
+    const int stops = options.last.empty() ? end - 1 : options.last[s];
+    if (positions[s] >= end || stops < 0 || stops >= end || (several ? positions[s] + steps > end && options.last.empty() : positions[s] < 0))
+      return bad_field("position", positions[s], "0 to " + std::to_string(end - steps));
+  }
+  if (epoch_ > program_->max_steps - steps) {  // counters would overflow: start over while nothing runs
     AMK_CHECK(stream.synchronize());
     AMK_CHECK(cuda::fill_u8(counters_.pointer(), 0, counters_.bytes(), stream));
     AMK_CHECK(poison_activations(stream));  // tags start over as well
@@ -115,6 +124,15 @@ Status DeviceProgram::step(const DeviceWeights& weights, const DeviceSequence& s
   std::copy(positions.begin(), positions.end(), p.positions);
   p.epoch = static_cast<int>(epoch_);
   p.feed_back = static_cast<int>(!options.positions.empty() ? options.feed_back_each : options.feed_back ? (1u << batch) - 1 : 0u);
+  if (several) {
+    p.steps = steps;
+    p.step_rows = sequence.batch();
+    p.step_tags = static_cast<unsigned>(program_->instructions.size() + 1);
+    for (std::size_t s = 0; s < positions.size(); ++s) {
+      p.last[s] = options.last.empty() ? end - 1 : options.last[s];
+      p.given[s] = !options.given.empty() ? options.given[s] : options.feed_back ? std::max(0, positions[s]) + 1 : end + 1;
+    }
+  }
   p.tag_base = static_cast<unsigned>(static_cast<std::uint64_t>(epoch_) * (program_->instructions.size() + 1));
   cuda::Launch launch;
   launch.grid.x = static_cast<unsigned>(plan_.grid);
@@ -122,7 +140,7 @@ Status DeviceProgram::step(const DeviceWeights& weights, const DeviceSequence& s
   launch.dynamic_shared_bytes = static_cast<unsigned>(plan_.shared_bytes);
   launch.cooperative = true;
   AMK_CHECK(function_(launch, stream, p));
-  ++epoch_;
+  epoch_ += steps;
   return {};
 }
 

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "core/reference/forward.h"
 #include "kernels/megakernel/device_program.h"
@@ -18,13 +19,6 @@ Result<DeviceSequence> DeviceSequence::create(const ModelSpec& spec, const Numer
   s.spec_ = spec;
   s.max_seq_ = max_seq;
   s.batch_ = batch;
-  // guard | tokens | guard | next token | guard | logits | guard
-  s.tokens_at_ = kGuardBytes;
-  s.next_at_ = align_up(s.tokens_at_ + s.token_bytes()) + kGuardBytes;
-  s.logits_at_ = align_up(s.next_at_ + of(batch) * 4) + kGuardBytes;
-  const std::uint64_t end = align_up(s.logits_at_ + s.logit_bytes()) + kGuardBytes;
-  AMK_TRY(outputs, cuda::Memory::allocate(end));
-  s.outputs_ = std::move(outputs);
   s.kv_bytes_ = std::int64_t{2} * spec.layers * spec.kv_rows() * max_seq * dtype_bytes(format.kv);
   AMK_TRY(kv, cuda::Memory::allocate(static_cast<std::size_t>(batch * s.kv_bytes_ + 2 * kGuardBytes)));
   s.kv_ = std::move(kv);
@@ -37,22 +31,39 @@ Result<DeviceSequence> DeviceSequence::create(const ModelSpec& spec, const Numer
   AMK_TRY(rope, cuda::Memory::allocate(table.size() * 4));
   s.rope_ = std::move(rope);
   AMK_CHECK(cuda::copy_to_device(s.rope_.pointer(), table.data(), table.size() * 4, stream));
-  AMK_CHECK(s.fill_guards(stream));
-  AMK_CHECK(s.poison_outputs(stream));
+  AMK_CHECK(cuda::fill_u8(s.kv_.pointer(), kGuardByte, static_cast<std::size_t>(kGuardBytes), stream));
+  AMK_CHECK(cuda::fill_u8(s.kv(batch), kGuardByte, static_cast<std::size_t>(kGuardBytes), stream));
+  AMK_CHECK(s.allocate_outputs(stream));
   AMK_CHECK(s.poison_kv(stream));
   AMK_CHECK(stream.synchronize());
   return s;
 }
 
-Status DeviceSequence::fill_guards(const cuda::Stream& stream) const {
+// guard | tokens | guard | next tokens | guard | logits | guard
+Status DeviceSequence::allocate_outputs(const cuda::Stream& stream) {
+  tokens_at_ = kGuardBytes;
+  next_at_ = align_up(tokens_at_ + token_bytes()) + kGuardBytes;
+  logits_at_ = align_up(next_at_ + next_bytes()) + kGuardBytes;
+  AMK_TRY(outputs, cuda::Memory::allocate(align_up(logits_at_ + logit_bytes()) + kGuardBytes));
+  outputs_ = std::move(outputs);
   AMK_CHECK(cuda::fill_u8(outputs_.pointer(), kGuardByte, outputs_.bytes(), stream));
   AMK_CHECK(cuda::fill_u8(tokens(), 0, token_bytes(), stream));
-  AMK_CHECK(cuda::fill_u8(kv_.pointer(), kGuardByte, static_cast<std::size_t>(kGuardBytes), stream));
-  return cuda::fill_u8(kv(batch_), kGuardByte, static_cast<std::size_t>(kGuardBytes), stream);
+  return poison_outputs(stream);
+}
+
+Status DeviceSequence::hold_steps(int steps, const cuda::Stream& stream) {
+  if (steps <= steps_) return {};
+  std::vector<int> kept(static_cast<std::size_t>(token_bytes() / 4));
+  AMK_CHECK(cuda::copy_to_host(kept.data(), tokens(), kept.size() * 4, stream));
+  AMK_CHECK(stream.synchronize());
+  steps_ = steps;
+  AMK_CHECK(allocate_outputs(stream));
+  AMK_CHECK(cuda::copy_to_device(tokens(), kept.data(), kept.size() * 4, stream));
+  return stream.synchronize();
 }
 
 Status DeviceSequence::poison_outputs(const cuda::Stream& stream) const {
-  AMK_CHECK(cuda::fill_u32(next_token(), kPoisonWord, of(batch_), stream));
+  AMK_CHECK(cuda::fill_u32(next_token(), kPoisonWord, next_bytes() / 4, stream));
   return cuda::fill_u32(logits(), kPoisonWord, logit_bytes() / 4, stream);
 }
 
@@ -72,21 +83,21 @@ Status DeviceSequence::set_tokens(std::span<const int> values, int first, const 
   return stream.synchronize();  // the source is the caller's
 }
 
-Status DeviceSequence::read_logits(std::vector<float>& out, const cuda::Stream& stream, int seq) const {
+Status DeviceSequence::read_logits(std::vector<float>& out, const cuda::Stream& stream, int seq, int step) const {
   out.resize(static_cast<std::size_t>(spec_.vocab));
-  AMK_CHECK(cuda::copy_to_host(out.data(), logits(seq), out.size() * 4, stream));
+  AMK_CHECK(cuda::copy_to_host(out.data(), logits(seq, step), out.size() * 4, stream));
   return stream.synchronize();
 }
 
-Result<std::vector<float>> DeviceSequence::read_logits(const cuda::Stream& stream, int seq) const {
+Result<std::vector<float>> DeviceSequence::read_logits(const cuda::Stream& stream, int seq, int step) const {
   std::vector<float> out;
-  AMK_CHECK(read_logits(out, stream, seq));
+  AMK_CHECK(read_logits(out, stream, seq, step));
   return out;
 }
 
-Result<int> DeviceSequence::read_next_token(const cuda::Stream& stream, int seq) const {
+Result<int> DeviceSequence::read_next_token(const cuda::Stream& stream, int seq, int step) const {
   int token = 0;
-  AMK_CHECK(cuda::copy_to_host(&token, next_token(seq), 4, stream));
+  AMK_CHECK(cuda::copy_to_host(&token, next_token(seq, step), 4, stream));
   AMK_CHECK(stream.synchronize());
   return token;
 }
@@ -101,19 +112,21 @@ Result<std::vector<int>> DeviceSequence::read_tokens(int first, int count, const
 }
 
 Result<std::int64_t> DeviceSequence::damaged_guards(const cuda::Stream& stream) const {
-  std::vector<unsigned char> bytes(outputs_.bytes());
-  AMK_CHECK(cuda::copy_to_host(bytes.data(), outputs_.pointer(), bytes.size(), stream));
-  std::vector<unsigned char> kv_guards(static_cast<std::size_t>(2 * kGuardBytes));
-  AMK_CHECK(cuda::copy_to_host(kv_guards.data(), kv_.pointer(), static_cast<std::size_t>(kGuardBytes), stream));
-  AMK_CHECK(cuda::copy_to_host(kv_guards.data() + kGuardBytes, kv(batch_), static_cast<std::size_t>(kGuardBytes), stream));
-  AMK_CHECK(stream.synchronize());
-  const auto owned = [&](std::uint64_t i) {
-    return (i >= tokens_at_ && i < tokens_at_ + token_bytes()) || (i >= next_at_ && i < next_at_ + of(batch_) * 4) ||
-           (i >= logits_at_ && i < logits_at_ + logit_bytes());
-  };
+  constexpr std::uint64_t kGuard = kGuardBytes;
+  const std::pair<cuda::DevicePtr, std::uint64_t> zones[] = {{outputs_.pointer(), tokens_at_},
+                                                             {tokens() + token_bytes(), next_at_ - tokens_at_ - token_bytes()},
+                                                             {next_token() + next_bytes(), logits_at_ - next_at_ - next_bytes()},
+                                                             {logits() + logit_bytes(), outputs_.bytes() - logits_at_ - logit_bytes()},
+                                                             {kv_.pointer(), kGuard},
+                                                             {kv(batch_), kGuard}};
   std::int64_t damaged = 0;
-  for (std::size_t i = 0; i < bytes.size(); ++i) damaged += !owned(i) && bytes[i] != kGuardByte ? 1 : 0;
-  for (const unsigned char b : kv_guards) damaged += b != kGuardByte ? 1 : 0;
+  std::vector<unsigned char> bytes;
+  for (const auto& [at, size] : zones) {
+    bytes.resize(size);
+    AMK_CHECK(cuda::copy_to_host(bytes.data(), at, size, stream));
+    AMK_CHECK(stream.synchronize());
+    for (const unsigned char b : bytes) damaged += b != kGuardByte ? 1 : 0;
+  }
   return damaged;
 }
 

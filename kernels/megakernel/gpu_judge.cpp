@@ -123,8 +123,16 @@ Result<Verdict> GpuJudge::blame(Verdict verdict, const Error& error, const Progr
   return verdict;
 }
 
+// The last `tokens` of a sequence, as far as it goes.
+void GpuJudge::time_last(Question& asks, const MegakernelWorkload& workload, int total, int tokens) {
+  const ModelSpec& spec = workload.model().spec;
+  asks.tokens = std::min(tokens, total);
+  asks.first = total - asks.tokens;
+  asks.floor = decode_roofline(spec, workload.target(), asks.first, dtype_bytes(gpu_format(spec.dtype).kv), workload.batch());
+}
+
 // A whole step: the oracle's logits behind its own tokens.
-Result<GpuJudge::Question> GpuJudge::question(const MegakernelWorkload& workload, const Progress& progress) {
+Result<GpuJudge::Question> GpuJudge::question(const MegakernelWorkload& workload, int steps, const Progress& progress) {
   AMK_TRY(all, references(workload, progress));
   const ModelSpec& spec = workload.model().spec;
   Question out;
@@ -145,9 +153,7 @@ Result<GpuJudge::Question> GpuJudge::question(const MegakernelWorkload& workload
   }
   const int total = static_cast<int>(all[0]->tokens().size());
   out.flush = spec.decode_weight_bytes() < kColdFactor * device_.l2_bytes;
-  out.tokens = out.flush ? 1 : std::min(kTimedTokens, total);
-  out.first = total - out.tokens;
-  out.floor = decode_roofline(spec, workload.target(), out.first, dtype_bytes(gpu_format(spec.dtype).kv), workload.batch());
+  time_last(out, workload, total, std::max(steps, out.flush ? 1 : kTimedTokens));
   return out;
 }
 
@@ -187,6 +193,7 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
     if (progress.report) progress.report(fraction, what);
   };
   AMK_TRY(config, alone != nullptr ? alone->parse(canonical) : whole->parse(canonical));
+  const int steps = config.kernel.tokens_per_launch;
   PlanOptions options;
   if (alone != nullptr) options.instruction = alone->op();
   Verdict verdict = verdict_of(workload, to_json(config));
@@ -209,7 +216,7 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
   progress.phase("waiting");
   const std::lock_guard one(mutex_);
   progress.phase("check");
-  AMK_TRY(asks, alone != nullptr ? question(*alone, progress) : question(*whole, progress));
+  AMK_TRY(asks, alone != nullptr ? question(*alone, progress) : question(*whole, steps, progress));
   progress.phase("waiting");
   AMK_TRY(lock, GpuLock::acquire(
                     device_.uuid, options_.lock_limit, [&progress] { return progress.stop.stop_requested(); }, options_.lock_folder));
@@ -242,6 +249,8 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
   also(checked->body.value("not_finite", std::int64_t{1}) != 0, "an output is not a number, also where it is not compared");
   also(checked->body.value("damaged_guards", std::int64_t{1}) != 0, "bytes outside the buffers were written");
   also(!checked->body.value("inputs_unchanged", false), "weights or tokens were changed");
+  also(steps > 1 && (checked->body.value("fed_back", 0) == 0 || !checked->body.value("fed_back_equal", false)),
+       "tokens fed back on the device give other bits than the same as a text, or are not the argmax");
   if (!failure.empty()) {
     verdict.status = VerdictStatus::Incorrect;
     append_note(verdict, "Incorrect: " + failure + ".");
@@ -252,6 +261,10 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
   progress.phase("timing");
   AMK_TRY(incumbent, against());
   const bool same = incumbent && workload.schedule_id(*incumbent) == verdict.schedule_id;
+  if (incumbent && alone == nullptr) {  // whole launches of both
+    if (const auto other = whole->parse(*incumbent); other && other->kernel.tokens_per_launch > asks.tokens)
+      time_last(asks, *whole, asks.first + asks.tokens, other->kernel.tokens_per_launch);
+  }
   const auto asked_at = std::chrono::steady_clock::now();
   Json time = {{"op", "time"},
                {"config", verdict.config},
@@ -291,7 +304,10 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
   }
   if (!believed) link_.restart();  // the machine's doing, not the candidate's; and a worker that is caught once is not asked again
   if (alone != nullptr) append_note(verdict, "Instruction " + alone->op() + " alone, in every layer, per token.");
-  append_note(verdict, asks.flush ? "Cold: L2 flushed before every sample." : "Cold by size: the weights exceed L2.");
+  if (steps > 1) append_note(verdict, std::to_string(steps) + " tokens a launch, fed back on the device: they reach the host together.");
+  append_note(verdict, !asks.flush  ? "Cold by size: the weights exceed L2."
+                       : steps == 1 ? "Cold: L2 flushed before every sample."
+                                    : "Cold: L2 flushed before every launch of " + std::to_string(steps) + " tokens; the later ones find it warm.");
   say(1.0, "judged");
   return verdict;
 } catch (const Json::exception& e) {

@@ -62,7 +62,8 @@ class GpuJudge final : public DeviceJudge {
     bool flush = false;
     Roofline floor;
   };
-  Result<Question> question(const MegakernelWorkload& workload, const Progress& progress);
+  Result<Question> question(const MegakernelWorkload& workload, int steps, const Progress& progress);  // steps: of a launch
+  static void time_last(Question& asks, const MegakernelWorkload& workload, int total, int tokens);
   Result<Question> question(const InstructionWorkload& workload, const Progress& progress);
   using References = std::vector<std::shared_ptr<const GpuReference>>;  // [sequence]
   Result<References> references(const MegakernelWorkload& workload, const Progress& progress);

@@ -77,6 +77,7 @@ Result<const DeviceWeights*> GpuModel::layout_weights(WeightLayout layout) {
 Result<DeviceProgram> GpuModel::load(const BuiltCandidate& candidate) {
   AMK_TRY(uploaded, layout_weights(candidate.plan.layout));
   (void)uploaded;
+  AMK_CHECK(sequence_.hold_steps(candidate.plan.steps, stream_));
   return DeviceProgram::create(candidate.program, candidate.plan, candidate.kernel, context_, stream_);
 }
 

@@ -29,9 +29,9 @@ struct StepOutputs {
 };
 
 // Into memory that is used again.
-Status read_step(const GpuModel& model, int seq, StepOutputs& out) {
-  AMK_CHECK(model.sequence().read_logits(out.logits, model.stream(), seq));
-  AMK_TRY(next, model.sequence().read_next_token(model.stream(), seq));
+Status read_step(const GpuModel& model, int seq, int step, StepOutputs& out) {
+  AMK_CHECK(model.sequence().read_logits(out.logits, model.stream(), seq, step));
+  AMK_TRY(next, model.sequence().read_next_token(model.stream(), seq, step));
   out.next = next;
   out.hash = hash_logits(out.logits) ^ static_cast<std::uint64_t>(next);
   return {};
@@ -75,17 +75,57 @@ Result<CheckedRun> run_checked(GpuModel& model, DeviceProgram& program, std::spa
   StepOutputs seen;
   AMK_CHECK(sequence.set_tokens(tokens, 0, stream, seq));
   AMK_CHECK(sequence.poison_kv(stream));
-  for (std::size_t p = 0; p < tokens.size(); ++p) {
+  const int count = static_cast<int>(tokens.size());
+  StepOptions options;
+  options.first_seq = seq;
+  for (int p = 0; p < count; p += options.steps) {
     AMK_CHECK(sequence.poison_outputs(stream));
     AMK_CHECK(program.poison_activations(stream));
-    StepOptions options;
-    options.position = static_cast<int>(p);
-    options.first_seq = seq;
+    options.position = p;
+    options.steps = std::min(program.plan().steps, count - p);
     AMK_CHECK(model.run(program, options));
-    AMK_CHECK(read_step(model, seq, seen));
-    add_step(seen, positions, static_cast<int>(p), run);
+    for (int i = 0; i < options.steps; ++i) {
+      AMK_CHECK(read_step(model, seq, i, seen));
+      add_step(seen, positions, p + i, run);
+    }
   }
   return run;
+}
+
+Result<FedBack> run_fed_back(GpuModel& model, DeviceProgram& program, int first_token, int count) {
+  const DeviceSequence& sequence = model.sequence();
+  const cuda::Stream& stream = model.stream();
+  FedBack out;
+  StepOutputs seen;
+  for (int s = 0; s < program.program().batch; ++s) {
+    std::vector<int> tokens(static_cast<std::size_t>(count) + 1, 0);  // behind the first nothing of an earlier run
+    tokens[0] = first_token + s;
+    AMK_CHECK(sequence.set_tokens(tokens, 0, stream, s));
+  }
+  AMK_CHECK(sequence.poison_kv(stream));
+  StepOptions options;
+  options.feed_back = true;
+  std::vector<CheckedRun> runs(static_cast<std::size_t>(program.program().batch));
+  for (int p = 0; p < count; p += options.steps) {
+    AMK_CHECK(sequence.poison_outputs(stream));
+    AMK_CHECK(program.poison_activations(stream));
+    options.position = p;
+    options.steps = std::min(program.plan().steps, count - p);
+    AMK_CHECK(model.run(program, options));
+    for (std::size_t s = 0; s < runs.size(); ++s)
+      for (int i = 0; i < options.steps; ++i) {
+        AMK_CHECK(read_step(model, static_cast<int>(s), i, seen));
+        add_step(seen, {}, p + i, runs[s]);
+      }
+  }
+  for (std::size_t s = 0; s < runs.size(); ++s) {
+    AMK_TRY(tokens, sequence.read_tokens(0, count + 1, stream, static_cast<int>(s)));
+    out.followed = out.followed && std::equal(runs[s].next_tokens.begin(), runs[s].next_tokens.end(), tokens.begin() + 1);
+    tokens.pop_back();
+    out.tokens.push_back(std::move(tokens));
+    out.hashes.push_back(std::move(runs[s].hashes));
+  }
+  return out;
 }
 
 Result<BatchRun> run_checked_batch(GpuModel& model, DeviceProgram& program, std::span<const SequenceRun> sequences) {
@@ -101,14 +141,24 @@ Result<BatchRun> run_checked_batch(GpuModel& model, DeviceProgram& program, std:
   AMK_CHECK(device.poison_kv(stream));
   StepOutputs seen;
   std::vector<std::uint64_t> early(sequences.size(), 0);  // of the first position, while a sequence has not begun
+  const bool several = program.plan().steps > 1;
+  StepOptions options;
   for (int step = 0; step < steps; ++step) {
-    AMK_CHECK(device.poison_outputs(stream));
-    AMK_CHECK(program.poison_activations(stream));
-    StepOptions options;
-    for (const SequenceRun& s : sequences) options.positions.push_back(std::clamp(step - s.delay, 0, static_cast<int>(s.tokens.size()) - 1));
-    AMK_CHECK(model.run(program, options));
+    const int in_launch = step % program.plan().steps;
+    if (in_launch == 0) {
+      AMK_CHECK(device.poison_outputs(stream));
+      AMK_CHECK(program.poison_activations(stream));
+      options = {};
+      options.steps = std::min(program.plan().steps, steps - step);
+      for (const SequenceRun& s : sequences) {
+        const int last = static_cast<int>(s.tokens.size()) - 1;
+        options.positions.push_back(several ? step - s.delay : std::clamp(step - s.delay, 0, last));
+        options.last.push_back(last);
+      }
+      AMK_CHECK(model.run(program, options));
+    }
     for (std::size_t s = 0; s < sequences.size(); ++s) {
-      AMK_CHECK(read_step(model, static_cast<int>(s), seen));
+      AMK_CHECK(read_step(model, static_cast<int>(s), in_launch, seen));
       CheckedRun& own = run.sequences[s];
       const int position = step - sequences[s].delay;
       if (position >= 0 && position < static_cast<int>(sequences[s].tokens.size())) {
@@ -211,8 +261,33 @@ Result<Message> GpuService::check(const Json& body) {
                 {"not_finite", first.not_finite},
                 {"inputs_unchanged", after == tokens}};
   AMK_CHECK(add_state(*program, reply.body));
+  AMK_CHECK(check_fed_back(*program, tokens.front(), reply.body));
+  AMK_CHECK(model_->sequence().set_tokens(tokens_, 0, model_->stream()));  // what is timed next
   reply.payload = payload_of(first.logits);
   return reply;
+}
+
+// Several steps a launch: tokens that the device fed back itself, and the same as a given text, must have the same bits; and the text must be what
+// the argmaxes said.
+Status GpuService::check_fed_back(DeviceProgram& program, int first_token, Json& body) {
+  const int steps = program.plan().steps;
+  if (steps == 1) return {};
+  const int most = model_->sequence().max_seq(), count = std::min(most, 2 * steps + 1);
+  const int room = model_->spec().vocab - program.program().batch;
+  AMK_TRY(free, run_fed_back(*model_, program, std::clamp(first_token, 0, std::max(0, room)), count));
+  bool same = free.followed;
+  if (program.program().batch == 1) {
+    AMK_TRY(told, run_checked(*model_, program, free.tokens[0], {}));
+    same = same && told.hashes == free.hashes[0];
+  } else {
+    std::vector<SequenceRun> sequences;
+    for (std::vector<int>& tokens : free.tokens) sequences.push_back({std::move(tokens), {}, 0});
+    AMK_TRY(told, run_checked_batch(*model_, program, sequences));
+    for (std::size_t s = 0; s < sequences.size(); ++s) same = same && told.sequences[s].hashes == free.hashes[s];
+  }
+  body["fed_back"] = count;
+  body["fed_back_equal"] = same;
+  return {};
 }
 
 Result<Message> GpuService::check_batch(const Json& body) {
@@ -249,6 +324,7 @@ Result<Message> GpuService::check_batch(const Json& body) {
   reply.body = {{"next_tokens", next},    {"repeatable", repeatable}, {"last_hash", joined(last)},
                 {"unwritten", unwritten}, {"not_finite", not_finite}, {"inputs_unchanged", unchanged}};
   AMK_CHECK(add_state(*program, reply.body));
+  AMK_CHECK(check_fed_back(*program, tokens_.front(), reply.body));
   AMK_CHECK(compare_alone(body.at("config"), seen, reply.body));
   return reply;
 }
@@ -328,7 +404,7 @@ Result<Message> GpuService::time(const Json& body) {
   std::vector<std::uint64_t> hashes;
   StepOutputs left;
   for (int s = 0; s < model_->sequence().batch(); ++s) {
-    AMK_CHECK(read_step(*model_, s, left));
+    AMK_CHECK(read_step(*model_, s, (span.tokens - 1) % programs.first->plan().steps, left));
     hashes.push_back(left.hash);
   }
   return time_reply(timing, programs.first, programs.second, hashes.size() == 1 ? hashes[0] : joined(hashes));
@@ -402,20 +478,26 @@ Result<Message> GpuService::decode(const Json& body) {
   tokens_.clear();
   std::vector<std::string> logits(prompts.size());
   const int steps = *std::max_element(totals.begin(), totals.end());
-  for (int step = 0; step < steps; ++step) {
-    StepOptions options;
+  StepOptions options;
+  for (int step = 0; step < steps; step += options.steps) {
+    options = {};
+    options.steps = std::min(program->plan().steps, steps - step);
     for (std::size_t s = 0; s < prompts.size(); ++s) {
       // Who is through repeats its last position: the same token, the same row, the same answer.
-      const int position = std::min(step, std::max(0, totals[s] - 1));
+      const int last = std::max(0, totals[s] - 1), position = std::min(step, last), given = static_cast<int>(prompts[s].size());
       options.positions.push_back(position);
-      if (position + 1 >= static_cast<int>(prompts[s].size())) options.feed_back_each |= 1u << s;
+      options.last.push_back(last);
+      options.given.push_back(given);
+      if (position + 1 >= given) options.feed_back_each |= 1u << s;
     }
     AMK_CHECK(model_->enqueue(*program, options));
-    for (std::size_t s = 0; keep_logits && s < prompts.size(); ++s) {
-      AMK_CHECK(program->check(model_->stream()));
-      AMK_TRY(row, sequence.read_logits(model_->stream(), static_cast<int>(s)));
-      if (step < totals[s]) logits[s] += payload_of(row);
-    }
+    if (!keep_logits) continue;
+    AMK_CHECK(program->check(model_->stream()));
+    for (std::size_t s = 0; s < prompts.size(); ++s)
+      for (int i = 0; i < options.steps && step + i < totals[s]; ++i) {
+        AMK_TRY(row, sequence.read_logits(model_->stream(), static_cast<int>(s), i));
+        logits[s] += payload_of(row);
+      }
   }
   AMK_CHECK(program->check(model_->stream()));
   Message reply;

@@ -3,6 +3,7 @@
 //   {"op":"check", "config", "tokens", "positions"}        two poisoned runs over all tokens -> payload: logits [positions][vocab]
 //   {"op":"check", "config", "sequences": [{"tokens", "positions", "delay"}]}       a batch: sequence s begins `delay` steps late, so that positions
 //   differ; also each alone, by the program of one sequence -> payload: logits [sequences][positions][vocab]
+//   several steps a launch: besides, as many as two launches and one step with tokens that the device feeds back against the same as a given text
 //   {"op":"check", "config", "instruction", "draws": [{"position", "seed"}]}   that kind alone, each draw twice -> payload: outputs [draws][…]
 //   {"op":"time", "config", "incumbent"?, "first", "tokens_per_sample", "flush"}     after a check with the same tokens; with
 //   "instruction": at the last draw's position
@@ -44,6 +45,7 @@ class GpuService final : public DeviceService {
   Status obey_fault(const std::string& fault, const Json& config);
   Result<Message> check_instruction(const Json& body);
   Result<Message> check_batch(const Json& body);
+  Status check_fed_back(DeviceProgram& program, int first_token, Json& body);
   Status compare_alone(const Json& config, const std::vector<std::uint64_t>& seen, Json& body);
   Result<Message> time_instruction(const Json& body);
   Result<DeviceProgram*> program_of(const Json& config, const std::string& instruction = {});  // the last two stay loaded
@@ -76,6 +78,14 @@ struct CheckedRun {
 };
 // A program of one sequence, on any sequence of the model.
 Result<CheckedRun> run_checked(GpuModel& model, DeviceProgram& program, std::span<const int> tokens, std::span<const int> positions, int seq = 0);
+
+// Positions [0, count) from one token a sequence (first_token + s), each further one the argmax of the step before, which the device feeds back.
+struct FedBack {
+  std::vector<std::vector<int>> tokens;            // [sequence][position]
+  std::vector<std::vector<std::uint64_t>> hashes;  // of the logits, likewise
+  bool followed = true;                            // every token is the argmax that the step before gave
+};
+Result<FedBack> run_fed_back(GpuModel& model, DeviceProgram& program, int first_token, int count);
 
 // A batch: every sequence has its tokens and starts when `delay` steps have passed; until then it repeats its first position, and behind its end its
 // last. `steady`: whatever the others did meanwhile, the repetitions gave the same bits.

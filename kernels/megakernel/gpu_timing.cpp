@@ -25,7 +25,12 @@ class ProgramContestant final : public Contestant {
     }
     const auto wall = std::chrono::steady_clock::now();
     AMK_CHECK(start_.record(stream));
-    for (int i = 0; i < span_.tokens; ++i) AMK_CHECK(model_->enqueue(*program_, {span_.first + i, false}));
+    StepOptions options;
+    for (int i = 0; i < span_.tokens; i += options.steps) {
+      options.position = span_.first + i;
+      options.steps = std::min(program_->plan().steps, span_.tokens - i);
+      AMK_CHECK(model_->enqueue(*program_, options));
+    }
     AMK_CHECK(end_.record(stream));
     AMK_CHECK(program_->check(stream));
     const double wall_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - wall).count();
@@ -57,21 +62,26 @@ Result<ProgramTiming> time_programs(GpuModel& model, DeviceProgram& candidate, D
     flush = std::move(memory);
   }
   const cuda::Memory* flushed = span.flush ? &flush : nullptr;
-  for (int p = 0; span.decoded && p < span.first; ++p) AMK_CHECK(model.enqueue(candidate, {p, false}));
+  StepOptions options;
+  for (int p = 0; span.decoded && p < span.first; p += options.steps) {
+    options.position = p;
+    options.steps = std::min(candidate.plan().steps, span.first - p);
+    AMK_CHECK(model.enqueue(candidate, options));
+  }
   AMK_CHECK(candidate.check(model.stream()));
 
   NvmlMonitor monitor(model.device().uuid);
   ProgramTiming out;
   out.other_processes = monitor.other_processes();
   AMK_TRY(a, ProgramContestant::create(model, candidate, span, flushed));
-  TimingOptions options;
-  options.most_time = std::chrono::milliseconds(most_ms);
+  TimingOptions limits;
+  limits.most_time = std::chrono::milliseconds(most_ms);
   if (incumbent != nullptr) {
     AMK_TRY(b, ProgramContestant::create(model, *incumbent, span, flushed));
-    AMK_TRY(timing, time_in_turn(a, &b, monitor, options));
+    AMK_TRY(timing, time_in_turn(a, &b, monitor, limits));
     out.timing = std::move(timing);
   } else {
-    AMK_TRY(timing, time_in_turn(a, nullptr, monitor, options));
+    AMK_TRY(timing, time_in_turn(a, nullptr, monitor, limits));
     out.timing = std::move(timing);
   }
   out.other_processes = std::max(out.other_processes, monitor.other_processes());

@@ -9,8 +9,8 @@
 
 namespace amk {
 
-// A sample is `tokens` steps from position `first`, back to back; their time is divided by `tokens`. `flush`: L2 is overwritten before each sample,
-// outside the timed region (small models, whose weights would stay in L2).
+// A sample is `tokens` steps from position `first`, back to back, as many a launch as the program has; their time is divided by `tokens`. `flush`: L2
+// is overwritten before each sample, outside the timed region (small models, whose weights would stay in L2).
 struct TimedSpan {
   int first = 0, tokens = 1;
   bool flush = false;

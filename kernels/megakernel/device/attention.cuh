@@ -87,7 +87,7 @@ __device__ __forceinline__ void merge_warps(const Block& block, const Params& p,
   consumer_barrier();
 
   Publisher out;
-  out.tag = p.tag_base + task.tag;
+  out.tag = tag_base(p) + task.tag;
   if (active) {
     const u32 slice = kSplits == 1 ? slice_bytes<kActType>(kQRows) : slice_bytes<kF32>(kSplits * kHeads * kPartialRecord);
     u8* buffer = p.activations + task.output + sequence_of(task) * slice;
@@ -123,7 +123,7 @@ __device__ __forceinline__ void merge_warps(const Block& block, const Params& p,
   out.settle(block.sink());
   consumer_barrier();
   if (!last) return;
-  if (thread_index() == 0 && task.signal != kNoOffset) signal_counter(p.counters + task.signal * kCounterStride);
+  if (thread_index() == 0 && task.signal != kNoOffset) signal_counter(p.counters + task.signal * kCounterStride, (task.fused & kSignalsStep) != 0);
   trace_mark(p, index, kMarkPublished, thread_index() == 0);
 }
 

@@ -67,7 +67,7 @@ __device__ __forceinline__ bool attention_mma(const Block& block, const Params& 
   if constexpr (kFlagged) {
     Packets packets[kKeyPieces > 0 ? kKeyPieces : 1];
     load_packets(
-        block, p, index, p.tag_base + task.input_tag, packets, [&](int c) { return queries + (q_element + c * 32) * 4; },
+        block, p, index, tag_base(p) + task.input_tag, packets, [&](int c) { return queries + (q_element + c * 32) * 4; },
         [&](int) { return active && g < kGqa; });
 #pragma unroll
     for (int c = 0; c < kKeyPieces; ++c) q[c] = packets[c].words();
@@ -81,7 +81,7 @@ __device__ __forceinline__ bool attention_mma(const Block& block, const Params& 
       load(rows, first, position + 1);
     } else {
       const u8* now = p.activations + kKvNow + seq * slice_bytes<kKvType>(2 * kKvRows) + static_cast<u64>(task.head) * kHeadDim * 4;
-      const u32 tag = p.tag_base + task.input_tag;
+      const u32 tag = tag_base(p) + task.input_tag;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const bool mine = tile + static_cast<int>(4 * (g / 2) + g % 2 + 2 * h) == position;

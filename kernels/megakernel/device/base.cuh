@@ -33,6 +33,8 @@ constexpr u32 kKvNow = AMK_KV_NOW;  // flagged: where in the arena this step's k
 constexpr bool kHoist = AMK_HOIST;  // the ring is long enough that a warp may open a task's first segment before the task's wait
 constexpr bool kBulk = AMK_BULK;
 constexpr bool kFullBarriers = AMK_FULL_BARRIERS;  // for racecheck: PlanOptions::full_barriers
+// Several steps a launch: the argmax is the next step's token. 0: none of what follows costs an instruction.
+constexpr bool kPersistent = AMK_PERSISTENT;
 // Sequences of a launch. Every activation buffer has a slice for each, one after the other.
 constexpr u32 kBatch = AMK_BATCH;
 constexpr u32 kLayers = AMK_LAYERS, kArgmaxPartials = AMK_ARGMAX_PARTIALS;
@@ -136,9 +138,31 @@ template <int T>
 __device__ constexpr u32 slice_bytes(u32 elements) {
   return elements * kBytesOf<T> * (kFlagged ? 2 : 1);
 }
-__device__ __forceinline__ int position_of(const Params& p, u32 seq) {
+// Which step of the launch this warp is in, and the first sequence's position there; 0 where there is one step. block.cuh.
+__device__ __forceinline__ u32 step_now();
+__device__ __forceinline__ int first_position_now();
+// Of a sequence in some step of the launch.
+__device__ __forceinline__ int position_at(const Params& p, u32 seq, u32 step) {
+  if constexpr (kPersistent) {
+    const int position = p.positions[seq] + static_cast<int>(step);
+    return position < 0 ? 0 : position < p.last[seq] ? position : p.last[seq];
+  }
   if constexpr (kBatch == 1) return p.position;
   return p.positions[seq];
+}
+__device__ __forceinline__ int position_of(const Params& p, u32 seq) {
+  if constexpr (kPersistent && kBatch == 1) return first_position_now();
+  return position_at(p, seq, step_now());
+}
+// Added to every tag of this step.
+__device__ __forceinline__ u32 tag_base(const Params& p) {
+  if constexpr (kPersistent) return p.tag_base + step_now() * p.step_tags;
+  return p.tag_base;
+}
+// Of this step and sequence.
+__device__ __forceinline__ float* logits_of(const Params& p, u32 seq) {
+  if constexpr (kPersistent) return p.logits + static_cast<u64>(step_now() * p.step_rows + seq) * kVocab;
+  return p.logits + seq * kVocab;
 }
 // The one sequence of an attention or argmax task.
 __device__ __forceinline__ u32 sequence_of(const TaskDesc& task) { return kBatch == 1 ? 0 : task.matrix; }

@@ -6,10 +6,31 @@
 
 namespace amk_vm {
 
-constexpr SharedLayout kShared = shared_layout(kSlots, kSlotBytes, kActBytes, kPartialFloats* kBatch, kHeadDim, kConfirmed ? kConsumers : 0, kBatch);
+constexpr SharedLayout kShared = shared_layout(kSlots, kSlotBytes, kActBytes, kPartialFloats* kBatch, kHeadDim, kConfirmed ? kConsumers : 0, kBatch,
+                                               kPersistent ? kBlockThreads / 32 : 0);
 constexpr u32 kPollsPerCheck = 64;  // between looks at the clock: a poll is a trip to L2, a look is not free either
 
 extern __shared__ __align__(128) u8 shared_base[];
+
+// Of a warp of a block of several steps a launch: its step, its (first) position, and when a wait of that step must be over. Warps are not in the
+// same step; each reads only its own, so that no register is held for it through the loop over tasks.
+__device__ __forceinline__ u32 warp_record() { return shared_address(shared_base) + kShared.warps + thread_index() / 32 * 16; }
+__device__ __forceinline__ u32 step_now() {
+  if constexpr (!kPersistent) return 0;
+  u32 step;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(step) : "r"(warp_record()));
+  return step;
+}
+__device__ __forceinline__ int first_position_now() {
+  int position;
+  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(position) : "r"(warp_record() + 4));
+  return position;
+}
+// By one lane; the others of its warp read it behind a __syncwarp.
+__device__ __forceinline__ void enter_step(const Params& p, u32 step) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(warp_record()), "r"(step), "r"(position_at(p, 0, step)) : "memory");
+  asm volatile("st.shared.u64 [%0], %1;" ::"r"(warp_record() + 8), "l"(global_time_ns() + p.budget_ns) : "memory");
+}
 
 // A task's staged input vectors.
 struct Vectors {
@@ -34,6 +55,7 @@ struct Block {
   __device__ __forceinline__ int& finished_tasks() const { return *reinterpret_cast<int*>(shared_base + kShared.control + 4); }
   __device__ __forceinline__ int finished_so_far() const { return atomicAdd(&finished_tasks(), 0); }
   __device__ __forceinline__ volatile u64& deadline_ns() const { return *reinterpret_cast<volatile u64*>(shared_base + kShared.control + 16); }
+  __device__ __forceinline__ volatile int& leave_step() const { return *reinterpret_cast<volatile int*>(shared_base + kShared.control + 28); }
   __device__ __forceinline__ volatile AbortReport& report() const {
     return *reinterpret_cast<volatile AbortReport*>(shared_base + kShared.control + 32);
   }
@@ -44,8 +66,9 @@ struct Block {
     return reinterpret_cast<float*>(shared_base + kShared.rows) + seq * kBatchUnitsMax * kUnit;
   }
   __device__ __forceinline__ float* scratch(u32 seq = 0) const { return reinterpret_cast<float*>(shared_base + kShared.scratch) + seq * 32; }
+  // Of this step: two rows a sequence where steps follow in one launch, since a warp may be a step behind.
   __device__ __forceinline__ const float* rope(u32 seq = 0) const {
-    return reinterpret_cast<const float*>(shared_base + kShared.rope) + seq * kHeadDim;
+    return reinterpret_cast<const float*>(shared_base + kShared.rope) + (seq + (kPersistent ? step_now() % 2 * kBatch : 0)) * kHeadDim;
   }
   __device__ __forceinline__ u8* act() const { return shared_base + kShared.act; }
   __device__ __forceinline__ Vectors vectors(bool wide) const {
@@ -70,11 +93,19 @@ __device__ __forceinline__ u64 cache_row(u32 seq, u32 layer, u32 which, u32 head
   return (((static_cast<u64>(layer) * 2 + which) * kKvHeads + head) * kMaxSeq + position) * kHeadDim;
 }
 
+// When a wait has lasted too long: the launch's budget, or a step's from when this warp began it.
+__device__ __forceinline__ u64 deadline_of(const Block& block) {
+  if constexpr (!kPersistent) return block.deadline_ns();
+  u64 deadline;
+  asm volatile("ld.shared.u64 %0, [%1];" : "=l"(deadline) : "r"(warp_record() + 8));
+  return deadline;
+}
+
 // True when this launch is over: somebody ran out of time, or this thread just did and leaves what it waited for in `report`. Inline: a call
 // in a loop's rare path would cost its registers in the frequent one.
 __device__ __forceinline__ bool out_of_time(const Block& block, const Params& p, u32 kind, u32 task, u32 counter = 0, int have = 0, int need = 0) {
   if (block.aborted() != 0) return true;
-  const bool mine = global_time_ns() > block.deadline_ns();
+  const bool mine = global_time_ns() > deadline_of(block);
   if (!mine && *reinterpret_cast<volatile u32*>(&p.abort_report->aborted) == 0) return false;
   if (mine) {
     volatile AbortReport& report = block.report();
@@ -117,7 +148,8 @@ __device__ __forceinline__ void wait_barrier(const Block& block, u32 bar, u32 pa
 }
 
 __device__ __forceinline__ void wait_counter(const Block& block, const Params& p, const WaitDesc& wait, u32 task) {
-  const int need = p.epoch * static_cast<int>(wait.fan_in) + static_cast<int>(wait.target);
+  const int epoch = kPersistent ? p.epoch + static_cast<int>(step_now()) : p.epoch;
+  const int need = epoch * static_cast<int>(wait.fan_in) + static_cast<int>(wait.target);
   const int* counter = p.counters + wait.counter * kCounterStride;
   int have = load_acquire(counter);
   for (u32 polls = 1; have - need < 0; ++polls) {

@@ -145,7 +145,7 @@ __device__ __forceinline__ Best block_best(const Block& block, Best best) {
 }
 
 __device__ __forceinline__ void argmax_partial(const Block& block, const Params& p, const TaskDesc& task, u32 seq, Publisher& out) {
-  const float* logits = p.logits + seq * kVocab;
+  const float* logits = logits_of(p, seq);
   u8* buffer = p.activations + task.output2 + seq * slice_bytes<kF32>(kArgmaxPartials * 2);
   Best best = no_best();
   for (u32 i = task.row_begin + thread_index(); i < task.row_end; i += kConsumers) best.take(load_l2(logits + i), i);
@@ -155,7 +155,7 @@ __device__ __forceinline__ void argmax_partial(const Block& block, const Params&
   out.word(buffer, 1, best.index);
 }
 
-__device__ __forceinline__ void argmax(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
+__device__ __forceinline__ void argmax(const Block& block, const Params& p, const TaskDesc& task, u32 index, Publisher& out) {
   const u32 seq = sequence_of(task);
   const u8* partials = p.activations + task.input + seq * slice_bytes<kF32>(kArgmaxPartials * 2);
   Best best = no_best();
@@ -163,7 +163,7 @@ __device__ __forceinline__ void argmax(const Block& block, const Params& p, cons
     if constexpr (kFlagged) {
       u64 value, at;
       u32 polls = 0;
-      const u32 tag = p.tag_base + task.input_tag;
+      const u32 tag = tag_base(p) + task.input_tag;
       do {
         asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];" : "=l"(value), "=l"(at) : "l"(partials + i * 16));
         if (++polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortPackets, index)) break;
@@ -177,6 +177,12 @@ __device__ __forceinline__ void argmax(const Block& block, const Params& p, cons
   best = block_best(block, best);
   if (thread_index() != 0) return;
   const int token = best.index < kVocab ? static_cast<int>(best.index) : 0;  // logits that are all NaN: still a token, the gate sees the logits
+  if constexpr (kPersistent) {
+    const int next = position_of(p, seq) + 1;
+    p.next_token[step_now() * p.step_rows + seq] = token;
+    if (next >= p.given[seq]) out.outside(p.tokens + seq * (kMaxSeq + 1) + next, static_cast<u32>(token));
+    return;
+  }
   p.next_token[seq] = token;
   if (kBatch == 1 ? p.feed_back != 0 : (p.feed_back >> seq & 1) != 0) p.tokens[seq * (kMaxSeq + 1) + position_of(p, seq) + 1] = token;
 }
@@ -185,9 +191,9 @@ __device__ __forceinline__ void argmax(const Block& block, const Params& p, cons
 __device__ __noinline__ bool elementwise(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
   if (!wait_dependencies(block, p, task, index)) return false;
   Publisher out;
-  out.tag = p.tag_base + task.tag;
+  out.tag = tag_base(p) + task.tag;
   // Of several sequences these run at every position: pos_lo is 0 for them.
-  if (kBatch > 1 || p.position >= task.pos_lo) {
+  if (kBatch > 1 || position_of(p, 0) >= task.pos_lo) {
     const auto each = [](auto work) {
 #pragma unroll 1
       for (u32 seq = 0; seq < kBatch; ++seq) work(seq);
@@ -221,13 +227,13 @@ __device__ __noinline__ bool elementwise(const Block& block, const Params& p, co
         });
         break;
       case kOpArgmax:
-        argmax(block, p, task, index);
+        argmax(block, p, task, index, out);
         break;
     }
   }
   out.settle(block.sink());
   consumer_barrier();
-  if (thread_index() == 0 && task.signal != kNoOffset) signal_counter(p.counters + task.signal * kCounterStride);
+  if (thread_index() == 0 && task.signal != kNoOffset) signal_counter(p.counters + task.signal * kCounterStride, (task.fused & kSignalsStep) != 0);
   trace_mark(p, index, kMarkPublished, thread_index() == 0);
   return true;
 }

@@ -50,7 +50,7 @@ struct Epilogue {
 
   __device__ __forceinline__ Epilogue(const Block& b, const Params& params, const TaskDesc& t, const Shape& s, u32 warp)
       : block(b), p(params), task(t), shape(s), own(warp) {
-    out.tag = p.tag_base + task.tag;
+    out.tag = tag_base(p) + task.tag;
   }
 
   __device__ __forceinline__ u32 seq() const { return kBatch == 1 ? 0 : own; }
@@ -70,7 +70,7 @@ struct Epilogue {
       do {
         asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(packet) : "l"(at));
         if (++polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortPackets, index)) break;
-      } while (static_cast<u32>(packet >> 32) != p.tag_base + task.residual_tag);
+      } while (static_cast<u32>(packet >> 32) != tag_base(p) + task.residual_tag);
       return __uint_as_float(static_cast<u32>(packet));
     } else {
       return load_l2(reinterpret_cast<const float*>(buffer) + first + row);
@@ -136,7 +136,7 @@ struct Epilogue {
     if constexpr (kBatch > 1) return;  // all warps settle, then one thread signals
     out.settle(block.sink());
     __syncwarp();
-    if (lane == 0 && task.signal != kNoOffset) signal_counter(p.counters + task.signal * kCounterStride);
+    if (lane == 0 && task.signal != kNoOffset) signal_counter(p.counters + task.signal * kCounterStride, (task.fused & kSignalsStep) != 0);
     trace_mark(p, index, kMarkPublished, lane == 0);
   }
 
@@ -149,10 +149,10 @@ struct Epilogue {
       if (task.matrix != kLmHead) {
         out.word(output(slice_bytes<kF32>(kHidden)), first + row, __float_as_uint(v));
       } else if ((task.fused & kFusedArgmax) != 0) {
-        out.plain(p.logits + seq() * kVocab + first + row, __float_as_uint(v));  // nobody in this launch reads it
+        out.plain(logits_of(p, seq()) + first + row, __float_as_uint(v));  // nobody in this launch reads it
         best.take(v, first + row);
       } else {
-        out.outside(p.logits + seq() * kVocab + first + row, __float_as_uint(v));
+        out.outside(logits_of(p, seq()) + first + row, __float_as_uint(v));
       }
     }
   }

@@ -307,7 +307,8 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
       epilogue.finish(index);
       epilogue.out.settle(block.sink());
       finishers_barrier<kBatch>(warp == 0);
-      if (thread_index() == 0 && task.signal != kNoOffset) signal_counter(p.counters + task.signal * kCounterStride);
+      if (thread_index() == 0 && task.signal != kNoOffset)
+        signal_counter(p.counters + task.signal * kCounterStride, (task.fused & kSignalsStep) != 0);
       trace_mark(p, index, kMarkPublished, thread_index() == 0);
     }
   } else {

@@ -15,7 +15,7 @@ constexpr u32 kNoOffset = 0xffffffffu;
 struct TaskDesc {
   u8 op;
   u8 matrix;  // of a Gemv; of AttentionTile and Argmax the sequence of the batch
-  u16 fused;
+  u16 fused;  // FusedFlag, kSignalsStep
   u32 weight;
   u32 row_begin, row_end;
   u32 input, norm, bias, residual;
@@ -29,6 +29,7 @@ struct TaskDesc {
   u16 layer, head;
   u16 split, tag;  // tag: of what this task writes
 };
+constexpr u16 kSignalsStep = 0x100;  // publish flagged, several steps a launch: its signal is a release, for what the next step sees of this one
 static_assert(sizeof(TaskDesc) == 64, "copied as four 16-byte pieces");
 
 // In step e a wait holds once counters[counter] - (e * fan_in + target) >= 0 (signed difference).
@@ -50,7 +51,7 @@ struct QueueDesc {
   u32 task_first, task_count;
   u32 wait_first, wait_count;  // TaskDesc::wait_first counts from here
   u32 stream_first, stream_count;
-  u32 pad0, pad1;
+  u32 step_first, step_count;  // several steps a launch: waits, of target 0, before the SM begins a step; among its own, behind those of its tasks
 };
 
 // Written by one block that ran out of time; aborted == 0: nobody did.
@@ -89,28 +90,37 @@ struct Params {
   int feed_back;                 // bit s: also tokens[s][position + 1] = argmax
   u32 tag_base;                  // publish flagged: added to every tag, different in every step
   int positions[kMaxSequences];  // of each sequence; `position` is that of the first
+  // Kernels of several steps a launch only (AMK_PERSISTENT); positions and epoch are the first step's. A sequence is at positions[s] + step, but
+  // never before 0 or behind last[s]: one that is not yet there, or through, repeats the position.
+  int steps;                 // of this launch
+  int step_rows;             // rows of `logits` and elements of `next_token` from a step to the next
+  u32 step_tags;             // of tag_base, likewise
+  int last[kMaxSequences];   // positions
+  int given[kMaxSequences];  // tokens[s][0 … given[s]) are the host's; behind them the argmax is written
 };
 
 // Byte offsets in a block's dynamic shared memory; the tables (this SM's TaskDescs, then WaitDescs) come last.
 struct SharedLayout {
-  u32 ring, act, partials, rows, scratch, rope, barriers, partial_barriers, sinks, control, tables;
+  u32 ring, act, partials, rows, scratch, rope, barriers, partial_barriers, sinks, control, warps, tables;
 };
 constexpr u32 align_up(u32 value, u32 to) { return (value + to - 1) / to * to; }
-// `partial_floats`: of one of the two buffers, all sequences together.
-constexpr SharedLayout shared_layout(u32 slots, u32 slot_bytes, u32 act_bytes, u32 partial_floats, u32 head_dim, u32 sink_words, u32 batch) {
+// `partial_floats`: of one of the two buffers, all sequences together. `step_warps`: warps of a block of several steps a launch; 0 for one.
+constexpr SharedLayout shared_layout(u32 slots, u32 slot_bytes, u32 act_bytes, u32 partial_floats, u32 head_dim, u32 sink_words, u32 batch,
+                                     u32 step_warps) {
   SharedLayout s{};
   s.ring = 0;
   s.act = align_up(slots * slot_bytes, 128);
   s.partials = align_up(s.act + act_bytes, 128);
   s.rows = s.partials + 2 * partial_floats * 4;
-  // kBatchUnitsMax units of sums; scratch: one float a warp; both, and a row of the RoPE table, for each sequence.
+  // kBatchUnitsMax units of sums; scratch: one float a warp; both, and a row of the RoPE table (of two steps in turn), for each sequence.
   s.scratch = align_up(s.rows + batch * 16 * 8 * 4, 16);
   s.rope = s.scratch + batch * 32 * 4;
-  s.barriers = align_up(s.rope + batch * head_dim * 4, 16);
+  s.barriers = align_up(s.rope + (step_warps > 0 ? 2 : 1) * batch * head_dim * 4, 16);
   s.partial_barriers = s.barriers + 2 * slots * 8;  // barriers: full and empty of each slot; of a batch also of the two buffers of partial sums
   s.sinks = s.partial_barriers + (batch > 1 ? 4 * 8 : 0);
   s.control = align_up(s.sinks + sink_words * 4, 16);
-  s.tables = s.control + 64;  // control: aborted, finished ring tasks, leave, waits' offset, deadline, report
+  s.warps = s.control + 64;  // control: aborted, finished ring tasks, leave, waits' offset, deadline, four bytes spare, leave between steps, report
+  s.tables = s.warps + step_warps * 16;  // a warp's step, the first sequence's position there, and its deadline
   return s;
 }
 

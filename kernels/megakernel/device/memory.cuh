@@ -160,9 +160,10 @@ struct Publisher {
   }
 };
 
-// Called by one thread after the writers synchronised with it.
-__device__ __forceinline__ void signal_counter(int* counter) {
-  if constexpr (kConfirmed || kFlagged) {
+// Called by one thread after the writers synchronised with it. `for_step`: what this SM stored in the step, the cache's rows above all, is for the
+// next step of the launch to see; flagged data carries itself, but the cache has no tags (docs/megakernel-vm.md).
+__device__ __forceinline__ void signal_counter(int* counter, bool for_step) {
+  if (kConfirmed || (kFlagged && !(kPersistent && for_step))) {
     asm volatile("red.relaxed.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
   } else {
     asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
@@ -239,7 +240,7 @@ __device__ __forceinline__ void mbarrier_arrive_many(u32 bar, u32 count, u32 lan
 #endif
 }
 
-// --- copies into the ring ------------------------------------------------------------------------------------------------------------------
+// --- copies into shared memory ------------------------------------------------------------------------------------------------------------------
 
 #if __CUDA_ARCH__ >= 900
 __device__ __forceinline__ u64 evict_first_policy() {

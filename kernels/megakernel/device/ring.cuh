@@ -64,7 +64,15 @@ __device__ __forceinline__ void copy_chunk(const Block& block, const u8* from, u
   async_copy_arrive(block.full(slot));
 }
 
-// With bulk copies lane 0 works alone; with cp.async the whole warp copies and waits together.
+// The producer's: alone or all lanes.
+__device__ __forceinline__ void enter_step_together(const Params& p, u32 step) {
+  if constexpr (!kBulk) __syncwarp();
+  if (kBulk || threadIdx.x % 32 == 0) enter_step(p, step);
+  if constexpr (!kBulk) __syncwarp();
+}
+
+// With bulk copies lane 0 works alone; with cp.async the whole warp copies and waits together. Steps of one launch follow one another without a
+// break: the next step's first weights are on their way while this one's argmax is.
 __device__ void produce(const Block& block, const Params& p, const QueueDesc& queue) {
   if constexpr (kSlots > 0) {
     if (kBulk && threadIdx.x % 32 != 0) return;
@@ -76,10 +84,18 @@ __device__ void produce(const Block& block, const Params& p, const QueueDesc& qu
     Landing landed;  // the oldest copy that may still be in flight
     u32 turn = 0, filled = 0, in_flight = 0;
     int last_wide = -1;
-    for (u32 i = 0; i < queue.stream_count; ++i) {
+    const u32 tasks = kPersistent ? queue.stream_count * p.steps : queue.stream_count;
+    u32 i = 0;                         // task of the step
+    for (u32 n = 0; n < tasks; ++n) {  // of the launch
+      if constexpr (kPersistent) {
+        i = i + 1 < queue.stream_count && n > 0 ? i + 1 : 0;
+        if (i == 0) enter_step_together(p, n / queue.stream_count);
+      } else {
+        i = n;
+      }
       const StreamDesc stream = p.streams[queue.stream_first + i];
       // Started once at most kDepth earlier ring tasks are unfinished.
-      for (u32 polls = 1; block.finished_so_far() + kDepth < static_cast<int>(i); ++polls) {
+      for (u32 polls = 1; block.finished_so_far() + kDepth < static_cast<int>(n); ++polls) {
         if (polls % 1024 == 0 && out_of_time(block, p, kAbortRing, i)) break;
       }
       const u8* from = p.weights + static_cast<u64>(stream.weight) * 16;
@@ -95,7 +111,7 @@ __device__ void produce(const Block& block, const Params& p, const QueueDesc& qu
           }
         }
         // Consumers that are in this very task wait for its bytes and for nothing else: then more may be in flight.
-        const u32 window = kWindow + (kBoost > 0 && !wide && block.finished_so_far() == static_cast<int>(i) ? kBoost : 0);
+        const u32 window = kWindow + (kBoost > 0 && !wide && block.finished_so_far() == static_cast<int>(n) ? kBoost : 0);
         while (in_flight >= window) {
           wait_barrier_timed(block, p, block.full(landed.slot()), landed.phase(), i);
           landed.pop();
@@ -110,7 +126,7 @@ __device__ void produce(const Block& block, const Params& p, const QueueDesc& qu
         if (++filled == kSlots) turn = 1;
       }
       if (block.aborted()) break;
-      if (wide) last_wide = static_cast<int>(i);
+      if (wide) last_wide = static_cast<int>(n);
     }
     // No block ends with copies in flight into its shared memory.
     for (; in_flight > 0; --in_flight) {

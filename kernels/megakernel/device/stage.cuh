@@ -81,7 +81,7 @@ __device__ __forceinline__ bool stage_norm(const Block& block, const Params& p, 
     if constexpr (kFlagged) {
       Packets one[1];
       load_packets(
-          block, p, index, p.tag_base + task.input_tag, one, [&](int) { return input + quad * 32; }, [](int) { return true; });
+          block, p, index, tag_base(p) + task.input_tag, one, [&](int) { return input + quad * 32; }, [](int) { return true; });
       return as_floats(one[0].words());
     } else {
       return as_floats(load_l2_16(input + quad * 16));
@@ -93,7 +93,7 @@ __device__ __forceinline__ bool stage_norm(const Block& block, const Params& p, 
     Packets packets[kHeld];
     const auto wanted = [&](int i) { return thread + i * kConsumers < kQuads; };
     load_packets(
-        block, p, index, p.tag_base + task.input_tag, packets, [&](int i) { return input + (thread + i * kConsumers) * 32; }, wanted);
+        block, p, index, tag_base(p) + task.input_tag, packets, [&](int i) { return input + (thread + i * kConsumers) * 32; }, wanted);
 #pragma unroll
     for (u32 i = 0; i < kEach; ++i) value[i] = as_floats(packets[i].words());
   } else if constexpr (kHold) {
@@ -181,7 +181,7 @@ __device__ __forceinline__ void stage_copy(const Block& block, const Params& p, 
       Packets packets[kFlight];
       const auto wanted = [&](int j) { return first + j * kConsumers < pieces; };
       load_packets(
-          block, p, index, p.tag_base + task.input_tag, packets, [&](int j) { return input + (first + j * kConsumers) * 32; }, wanted);
+          block, p, index, tag_base(p) + task.input_tag, packets, [&](int j) { return input + (first + j * kConsumers) * 32; }, wanted);
 #pragma unroll
       for (u32 j = 0; j < kFlight; ++j) v[j] = packets[j].words();
     } else {
@@ -208,7 +208,7 @@ __device__ __forceinline__ void stage_copy_limbs(const Block& block, const Param
   if constexpr (kFlagged) {
     Packets packets[kFlight];
     load_packets(
-        block, p, index, p.tag_base + task.input_tag, packets, [&](int j) { return input + (thread + j * kConsumers) * 32; }, wanted);
+        block, p, index, tag_base(p) + task.input_tag, packets, [&](int j) { return input + (thread + j * kConsumers) * 32; }, wanted);
 #pragma unroll
     for (u32 j = 0; j < kFlight; ++j) v[j] = packets[j].words();
   } else {
@@ -278,7 +278,7 @@ __device__ __forceinline__ void combine_places(const Block& block, const Params&
   const auto in_record = [&](int i) { return quad_of(i) % (kHeadDim / 4) * 4 * kWord; };
   u32 splits = 0;  // the most of any place
   if constexpr (kBatch == 1) {
-    splits = active_splits(p.position);
+    splits = active_splits(position_of(p, 0));
   } else {
 #pragma unroll
     for (int i = 0; i < Quads; ++i)
@@ -297,7 +297,7 @@ __device__ __forceinline__ void combine_places(const Block& block, const Params&
     uint4 v[Quads * kFlight];
     if constexpr (kFlagged) {
       Packets packets[Quads * 2 * kFlight];
-      load_packets(block, p, index, p.tag_base + task.input_tag, packets, from, wanted);
+      load_packets(block, p, index, tag_base(p) + task.input_tag, packets, from, wanted);
 #pragma unroll
       for (int j = 0; j < Quads * static_cast<int>(kFlight); ++j) {
         tail[j] = make_uint2(packets[2 * j].words().x, packets[2 * j].words().y);

@@ -35,7 +35,7 @@ __device__ __forceinline__ bool stage_norms(const Block& block, const Params& p,
     uint4 value[kSeqs * kEach];
     if constexpr (kFlagged) {
       Packets packets[kSeqs * kEach];
-      load_packets(block, p, index, p.tag_base + task.input_tag, packets, from, wanted);
+      load_packets(block, p, index, tag_base(p) + task.input_tag, packets, from, wanted);
 #pragma unroll
       for (u32 i = 0; i < kSeqs * kEach; ++i) value[i] = packets[i].words();
     } else {
@@ -104,7 +104,7 @@ __device__ __forceinline__ void stage_copies(const Block& block, const Params& p
     const auto from = [&](int j) { return input + seqs[j] * slice + places[j] * (kFlagged ? 32 : 16); };
     if constexpr (kFlagged) {
       Packets packets[kFlight];
-      load_packets(block, p, index, p.tag_base + task.input_tag, packets, from, wanted);
+      load_packets(block, p, index, tag_base(p) + task.input_tag, packets, from, wanted);
 #pragma unroll
       for (u32 j = 0; j < kFlight; ++j) v[j] = packets[j].words();
     } else {

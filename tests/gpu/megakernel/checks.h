@@ -56,6 +56,9 @@ void test_batch(const Bench& bench, Checks& checks);            // several seque
 void test_wrong(const Bench& bench, Checks& checks);            // a suite of wrong kernels, all refused
 void test_wrong_int8(const Bench& bench, Checks& checks);       // likewise, of int8 products
 void test_instruction(const Bench& bench, Checks& checks);      // every instruction kind alone
+void test_steps(const Bench& bench, Checks& checks);            // several steps a launch, each to the bit as by one
+void test_sanitize_steps(const Bench& bench, Checks& checks);   // a few of them, for compute-sanitizer; only when asked for
+void test_racecheck_steps(const Bench& bench, Checks& checks);  // likewise, with full barriers
 void test_sanitize_batch(const Bench& bench, Checks& checks);   // a few steps of three sequences, for compute-sanitizer; only when asked for
 void test_racecheck_batch(const Bench& bench, Checks& checks);  // likewise, with full barriers
 void test_long(const Bench& bench, Checks& checks);             // a thousand tokens, bit for bit

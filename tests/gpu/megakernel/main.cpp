@@ -1,5 +1,5 @@
-// GPU tests of the megakernel. Usage: gpu_megakernel [--only judge|fixtures|knobs|batch|wrong|wrong_int8|instruction|long|sanitize] [--quick]. Exit 0
-// when all passed, 1 otherwise, 77 without a GPU.
+// GPU tests of the megakernel. Usage: gpu_megakernel [--only judge|fixtures|knobs|batch|steps|wrong|wrong_int8|instruction|long|sanitize] [--quick].
+// Exit 0 when all passed, 1 otherwise, 77 without a GPU.
 #include <unistd.h>
 
 #include <algorithm>
@@ -92,6 +92,7 @@ int main(int argc, char** argv) {
   const Test tests[] = {{"fixtures", test_fixtures},
                         {"knobs", test_knobs},
                         {"batch", test_batch},
+                        {"steps", test_steps},
                         {"wrong", test_wrong},
                         {"wrong_int8", test_wrong_int8},
                         {"judge", test_judge},
@@ -99,6 +100,8 @@ int main(int argc, char** argv) {
                         {"long", test_long},
                         {"sanitize", test_sanitize, true},
                         {"sanitize-batch", test_sanitize_batch, true},
+                        {"sanitize-steps", test_sanitize_steps, true},
+                        {"racecheck-steps", test_racecheck_steps, true},
                         {"racecheck", test_racecheck, true},
                         {"racecheck-batch", test_racecheck_batch, true},
                         {"barriers-arrive", test_barriers_arrive, true},

@@ -60,6 +60,19 @@ TEST_CASE("real checkpoints of every architecture, under defaults and random con
   }
 }
 
+TEST_CASE("several tokens a launch: executed as one launch, fed back as well as given, alone and in a batch") {
+  for (const std::string& name : {std::string("toy"), std::string("small@b3"), fixture("mistral-window8")}) {
+    CAPTURE(name);
+    const auto workload = opened(name, "h100");
+    Json config = workload->default_config();
+    config["kernel_knobs"]["tokens_per_launch"] = 8;
+    const Verdict v = judged(*workload, config);
+    CHECK(v.status == VerdictStatus::Ok);
+    CHECK(v.correct);
+    CHECK(v.schedule_id != judged(*workload, workload->default_config()).schedule_id);
+  }
+}
+
 TEST_CASE("a large model: its weights stay untouched, and the verdict says what was executed") {
   for (const char* name : {"llama-3.2-1b", "qwen3-0.6b", "mistral-7b", "qwen2.5-7b"}) {
     CAPTURE(name);
