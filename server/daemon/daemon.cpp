@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,6 +60,15 @@ void exit_at_the_latest(std::chrono::seconds limit) {
   }).detach();
 }
 
+constexpr std::chrono::seconds kWorkspaceLook{2};
+
+// Whether a path still leads to the file that it led to. Only an answer counts, not a file system that gives none.
+bool still_leads_to(const std::filesystem::path& path, const struct stat& file) {
+  struct stat there {};
+  if (::lstat(path.c_str(), &there) != 0) return errno != ENOENT && errno != ENOTDIR;
+  return file.st_dev == there.st_dev && file.st_ino == there.st_ino;
+}
+
 }  // namespace
 
 Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
@@ -77,7 +87,11 @@ Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
     ready.say("running");
     return DaemonExit::AlreadyRunning;
   }
+  struct stat lock_file {
+  }, socket_file{};
+  if (::fstat(lock.get(), &lock_file) != 0) return os_error("fstat", paths.lock.string());
   AMK_TRY(listen_fd, listen_unix(paths.socket));
+  ::lstat(paths.socket.c_str(), &socket_file);
   auto made = make_server();
   if (!made) {
     ::close(listen_fd);
@@ -120,11 +134,12 @@ Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
     ready.say("ok");
     if (options.on_listening) options.on_listening();
 
-    auto last_busy = std::chrono::steady_clock::now();
+    auto last_busy = std::chrono::steady_clock::now(), last_look = last_busy;
     for (;;) {
       pollfd fds[2] = {{connections.poll_fd(), POLLIN, 0}, {signal_fd.get(), POLLIN, 0}};
       const bool can_idle = options.idle_exit_s > 0;
-      const int tick_ms = can_idle ? std::clamp(static_cast<int>(options.idle_exit_s * 250), 10, 10'000) : -1;
+      constexpr int look_ms = std::chrono::milliseconds(kWorkspaceLook).count();
+      const int tick_ms = can_idle ? std::clamp(static_cast<int>(options.idle_exit_s * 250), 10, look_ms) : look_ms;
       ::poll(fds, 2, tick_ms);
       clients = connections.count();
       if (fds[0].revents) connections.run_once();
@@ -144,15 +159,26 @@ Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
         break;
       }
       const auto now = std::chrono::steady_clock::now();
+      // Without its workspace nothing that is written arrives where a client looks, and nobody finds this process: it would stay for good if a job
+      // or a client keeps it busy.
+      if (now - last_look >= kWorkspaceLook) {
+        last_look = now;
+        if (!still_leads_to(paths.lock, lock_file)) {
+          why = DaemonExit::WorkspaceGone;
+          break;
+        }
+      }
       if (connections.count() > 0 || busy()) last_busy = now;
       if (can_idle && std::chrono::duration<double>(now - last_busy).count() >= options.idle_exit_s) break;
     }
-    log_line("info", why == DaemonExit::Idle     ? "idle: exiting"
-                     : why == DaemonExit::Signal ? "told to stop: exiting"
-                                                 : "replaced by another build: exiting");
+    log_line("info", why == DaemonExit::Idle            ? "idle: exiting"
+                     : why == DaemonExit::Signal        ? "told to stop: exiting"
+                     : why == DaemonExit::WorkspaceGone ? "the workspace was deleted or moved: exiting"
+                                                        : "replaced by another build: exiting");
     exit_at_the_latest(std::chrono::seconds(10));
-    // In this order: nobody finds the socket any more, then nobody is accepted, then those who are here hear the end.
-    ::unlink(paths.socket.c_str());
+    // In this order: nobody finds the socket any more, then nobody is accepted, then those who are here hear the end. In a workspace that was put
+    // in the place of ours the socket is another daemon's.
+    if (still_leads_to(paths.socket, socket_file)) ::unlink(paths.socket.c_str());
     connections.stop_listening();
     server->shut_down();
     connections.flush(100);

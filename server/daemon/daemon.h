@@ -25,11 +25,11 @@ struct DaemonOptions {
   std::function<void()> on_listening = {};  // in the daemon's thread, after the socket accepts
 };
 
-enum class DaemonExit { Idle, Signal, Retired, AlreadyRunning };
+enum class DaemonExit { Idle, Signal, Retired, WorkspaceGone, AlreadyRunning };
 
-// Runs until idle, signalled (SIGTERM, SIGINT) or retired; AlreadyRunning at once if another daemon holds the lock.
-// Blocks SIGTERM, SIGINT and SIGHUP in the calling thread: call it from main, before other threads exist, and build the server inside
-// `make_server`, which runs only once the lock is ours.
+// Runs until idle, signalled (SIGTERM, SIGINT), retired or until its workspace was deleted or moved (whatever runs then); AlreadyRunning at once if
+// another daemon holds the lock. Blocks SIGTERM, SIGINT and SIGHUP in the calling thread: call it from main, before other threads exist, and build
+// the server inside `make_server`, which runs only once the lock is ours.
 Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
                               const std::function<Result<std::shared_ptr<mcp::Server>>()>& make_server);
 

@@ -244,6 +244,40 @@ TEST_CASE("a stale socket and a stale lock file are no obstacle; a long workspac
   CHECK(initialize(q).contains("result"));
 }
 
+TEST_CASE("a daemon whose workspace is deleted or moved away ends, busy or not, and leaves the socket of one that took its place") {
+  Workspace w;
+  const auto folder = w.path() / "ws", aside = w.path() / "aside";
+  for (bool moved : {false, true}) {
+    CAPTURE(moved);
+    Process p({FAKE_AMK, "mcp", "--workspace", folder.string()});
+    initialize(p);
+    CHECK(call(p, 1, "job", {{"seconds", 600}, {"wait_s", 0}}).contains("job_id"));  // it would stay for ten minutes
+    const pid_t first = call(p, 2, "where")["pid"];
+    if (moved)
+      std::filesystem::rename(folder, aside);
+    else
+      std::filesystem::remove_all(folder);
+    // Another workspace at the same path, with a daemon of its own, before the first one has noticed or after.
+    Process q({FAKE_AMK, "mcp", "--workspace", folder.string()});
+    initialize(q);
+    CHECK(call(q, 1, "where")["pid"] != first);
+    CHECK(eventually([&] { return !alive(first); }));
+    CHECK(std::filesystem::exists(folder / "daemon.sock"));
+    CHECK(call(q, 2, "counter")["n"] == 1);
+    ::kill(call(q, 3, "where")["pid"].get<pid_t>(), SIGTERM);
+    CHECK(eventually([&] { return w.daemons_inside().empty(); }));
+  }
+  // A long path's socket lies elsewhere; it is taken away all the same.
+  const auto deep = w.path() / std::string(120, 'd');
+  Process p({FAKE_AMK, "mcp", "--workspace", deep.string()});
+  initialize(p);
+  const auto socket = daemon::prepare_paths(deep)->socket;
+  CHECK(std::filesystem::exists(socket));
+  std::filesystem::remove_all(deep);
+  CHECK(eventually([&] { return w.daemons_inside().empty(); }));
+  CHECK_FALSE(std::filesystem::exists(socket));
+}
+
 TEST_CASE("SIGTERM ends the daemon and its socket; running calls are cut, not waited for") {
   Workspace w;
   Process p(shim(w));

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <sstream>
 #include <stdexcept>
 
 #include "server/protocol/random_id.h"
@@ -133,27 +135,40 @@ std::optional<Milliseconds> Process::wait(Milliseconds limit) {
 Workspace::Workspace() : path_(fs::temp_directory_path() / ("amk-e2e-" + random_id())) {}
 
 Workspace::~Workspace() {
-  for (pid_t pid : daemons()) ::kill(pid, SIGTERM);
-  eventually([&] { return daemons().empty(); }, Milliseconds(12'000));
-  for (pid_t pid : daemons()) ::kill(pid, SIGKILL);
+  for (pid_t pid : daemons_inside()) ::kill(pid, SIGTERM);
+  eventually([&] { return daemons_inside().empty(); }, Milliseconds(12'000));
+  for (pid_t pid : daemons_inside()) ::kill(pid, SIGKILL);
   std::error_code ignored;
   fs::remove_all(path_, ignored);
 }
 
 std::vector<pid_t> Workspace::daemons() const { return processes_with({"serve", path_.string()}); }
 
-std::vector<pid_t> processes_with(const std::vector<std::string>& words) {
+std::vector<pid_t> Workspace::daemons_inside() const {
+  return processes_where([this](const std::vector<std::string>& words) {
+    return std::count(words.begin(), words.end(), "serve") > 0 &&
+           std::any_of(words.begin(), words.end(), [this](const std::string& w) { return w == path_ || w.starts_with(path_.string() + "/"); });
+  });
+}
+
+std::vector<pid_t> processes_where(const std::function<bool(const std::vector<std::string>&)>& wanted) {
   std::vector<pid_t> out;
   std::error_code problem;
   for (const auto& entry : fs::directory_iterator("/proc", problem)) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string line = read_small(entry.path() / "cmdline");  // arguments, each ended by a NUL byte
-    bool all = !line.empty();
-    for (const std::string& w : words) all = all && line.find('\0' + w + '\0') != std::string::npos;
-    if (all) out.push_back(std::stoi(name));
+    std::istringstream line(read_small(entry.path() / "cmdline"));  // arguments, each ended by a NUL byte
+    std::vector<std::string> words;
+    for (std::string word; std::getline(line, word, '\0');) words.push_back(word);
+    if (!words.empty() && wanted(words)) out.push_back(std::stoi(name));
   }
   return out;
+}
+
+std::vector<pid_t> processes_with(const std::vector<std::string>& wanted) {
+  return processes_where([&](const std::vector<std::string>& words) {
+    return std::all_of(wanted.begin(), wanted.end(), [&](const std::string& w) { return std::count(words.begin() + 1, words.end(), w) > 0; });
+  });
 }
 
 bool alive(pid_t pid) { return ::kill(pid, 0) == 0; }

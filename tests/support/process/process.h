@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,7 +53,7 @@ class Process {
   std::string buffer_;
 };
 
-// Exists while the object does; its daemon is stopped at the end.
+// Exists while the object does; its daemon, and those of workspaces inside it, are stopped at the end.
 class Workspace {
  public:
   Workspace();
@@ -60,12 +61,16 @@ class Workspace {
   const std::filesystem::path& path() const { return path_; }
   // Process ids of daemons that serve this workspace.
   std::vector<pid_t> daemons() const;
+  // … and of those that serve a folder inside it.
+  std::vector<pid_t> daemons_inside() const;
 
  private:
   std::filesystem::path path_;
 };
 
-// Ids of processes that have all of `words` among their arguments.
+// Ids of processes whose command line (program first, never empty) is wanted.
+std::vector<pid_t> processes_where(const std::function<bool(const std::vector<std::string>&)>& wanted);
+// … that have all of `words` among their arguments.
 std::vector<pid_t> processes_with(const std::vector<std::string>& words);
 bool alive(pid_t pid);
 // Until `condition` holds, at most `limit`.
