@@ -2,18 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "core/base/parse_json.h"
 #include "orchestrator/campaign/campaign.h"
 #include "orchestrator/campaign/json.h"
-#include "orchestrator/campaign/knob_importance.h"
 #include "orchestrator/campaign/phase_sum.h"
 
 namespace amk {
 namespace {
 
-constexpr int kRead = 20'000;              // the newest experiments; a report of a longer campaign says so
 constexpr std::size_t kCourseShown = 400;  // kept steps
 constexpr std::size_t kKnobsShown = 8;
 constexpr std::size_t kHypothesesShown = 30;
@@ -51,49 +48,58 @@ Result<Json> hypotheses(sql::Connection& c, CampaignId id) {
 
 }  // namespace
 
-Result<Json> history_json(sql::Connection& c, CampaignId id) {
-  Json course = Json::array();
-  std::map<std::string, double> phases;
-  KnobImportance importance;
-  double floor_us = 0;
-  std::int64_t n = 0;
-  {
-    // The newest kRead, in the order in which they ended.
-    AMK_TRY(row,
-            c.query("SELECT id, outcome, latency_us, bound_us, quarantined, phases, duration_us, text FROM (SELECT e.id, e.outcome, e.latency_us, "
-                    "e.bound_us, e.quarantined, e.phases, e.duration_us, k.text, e.end_seq FROM experiments e JOIN configs k ON k.id = e.config "
-                    "WHERE e.campaign = ?1 AND e.end_seq IS NOT NULL ORDER BY e.end_seq DESC LIMIT ?2) ORDER BY end_seq",
-                    raw(id), kRead));
-    for (;;) {
-      AMK_TRY(more, row.next());
-      if (!more) break;
-      ++n;
-      const auto latency = row.opt_f64(2);
-      if (const auto bound = row.opt_f64(3)) floor_us = *bound;
-      if (static_cast<Outcome>(row.i64(1)) == Outcome::Kept && latency)
-        course.push_back({{"experiment", to_string(ExperimentId{row.i64(0)})}, {"n", n}, {"latency_us", *latency}});
-      Json named = nullptr;
-      if (!row.view(5).empty()) {
-        AMK_TRY(parsed, parse_json(row.view(5), "stored phases"));
-        named = std::move(parsed);
-      }
-      add_phases(named, row.i64(6), phases);
-      if (latency && row.i64(4) == 0) {
-        AMK_TRY(config, parse_json(row.view(7), "stored config"));
-        importance.add(config_leaves(config), *latency);
-      }
+Status History::catch_up(sql::Connection& c) {
+  AMK_TRY(places, rows::ended_places(c, id_, upto_));
+  const std::size_t first = upto_ == 0 && places.size() > kFirstRead ? places.size() - kFirstRead : 0;
+  for (std::size_t i = first; i < places.size(); ++i) {
+    AMK_TRY(row, c.query("SELECT e.outcome, e.latency_us, e.bound_us, e.quarantined, e.phases, e.duration_us, k.text FROM experiments e "
+                         "JOIN configs k ON k.id = e.config WHERE e.id = ?1",
+                         places[i].id));
+    AMK_TRY(found, row.next());
+    if (!found) return fail(ErrorKind::Corrupt, "experiment " + to_string(ExperimentId{places[i].id}) + " is in an index of the store only");
+    // What may fail comes first: an experiment counts whole or not at all, and the next report goes on where this one failed.
+    Json named = nullptr;
+    if (!row.view(4).empty()) {
+      AMK_TRY(parsed, parse_json(row.view(4), "stored phases"));
+      named = std::move(parsed);
     }
+    const auto latency = row.opt_f64(1);
+    if (latency && row.i64(3) == 0) AMK_CHECK(importance_.add_config(row.view(6), *latency));
+    add_phases(named, row.i64(5), phases_s_);
+    ++n_;
+    if (const auto bound = row.opt_f64(2)) floor_us_ = *bound;
+    if (static_cast<Outcome>(row.i64(0)) == Outcome::Kept && latency)
+      course_.push_back({{"experiment", to_string(ExperimentId{places[i].id})}, {"n", n_}, {"latency_us", *latency}});
+    if (course_.size() > kCourseShown) course_.pop_front();
+    upto_ = places[i].end_seq;
   }
-  while (course.size() > kCourseShown) course.erase(course.begin());
-  Json out = {{"course", std::move(course)}, {"experiments_read", n}, {"floor_us", floor_us > 0 ? Json(floor_us) : Json(nullptr)}};
+  return {};
+}
+
+Result<Json> History::json(sql::Connection& c) {
+  AMK_CHECK(catch_up(c));
+  Json out = {{"course", Json::array()}, {"experiments_read", n_}, {"floor_us", floor_us_ > 0 ? Json(floor_us_) : Json(nullptr)}};
+  for (const Json& step : course_) out["course"].push_back(step);
   out["knob_importance"] = Json::array();
-  for (const KnobShare& share : importance.ranked(kKnobsShown)) out["knob_importance"].push_back(to_json(share));
+  for (const KnobShare& share : importance_.ranked(kKnobsShown)) out["knob_importance"].push_back(to_json(share));
   out["time_by_phase_s"] = Json::object();
-  for (const auto& [name, s] : phases)
+  for (const auto& [name, s] : phases_s_)
     if (s > 0) out["time_by_phase_s"][name] = s;
-  AMK_TRY(believed, hypotheses(c, id));
+  AMK_TRY(believed, hypotheses(c, id_));
   out["hypotheses"] = std::move(believed);
   return out;
+}
+
+std::shared_ptr<History> Histories::of(CampaignId id) {
+  const std::lock_guard lock(mutex_);
+  for (auto it = kept_.begin(); it != kept_.end(); ++it)
+    if (it->first == id) {
+      kept_.splice(kept_.begin(), kept_, it);
+      return kept_.front().second;
+    }
+  kept_.emplace_front(id, std::make_shared<History>(id));
+  if (kept_.size() > kKept) kept_.pop_back();
+  return kept_.front().second;
 }
 
 }  // namespace amk

@@ -2,22 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "core/base/json.h"
+#include "core/base/parse_json.h"
+#include "orchestrator/campaign/config_leaves.h"
 
 namespace amk {
 namespace {
 
-constexpr std::size_t kFewest = 6;
-
-void collect(const std::string& path, const Json& json, std::vector<std::pair<std::string, std::string>>& out) {
-  if (!json.is_object()) {
-    out.emplace_back(path, json.dump());
-    return;
-  }
-  for (const auto& [key, value] : json.items()) collect(path.empty() ? key : path + "." + key, value, out);
-}
+constexpr std::int64_t kFewest = 6;
 
 }  // namespace
 
@@ -33,48 +26,89 @@ const char* share_confidence(std::size_t observations, std::size_t choices) {
   return observations >= 60 && observations >= 10 * choices ? "high" : "medium";
 }
 
+std::optional<double> KnobImportance::open_row(double latency_us) {
+  if (!(latency_us > 0) || !std::isfinite(latency_us)) return std::nullopt;
+  if (rows_ == 0) shift_ = std::log(latency_us);
+  const double y = std::log(latency_us) - shift_;
+  sum_ += y;
+  squares_ += y * y;
+  ++rows_;
+  return y;
+}
+
+void KnobImportance::count(std::size_t hint, std::string_view name, std::string_view choice, double y) {
+  std::size_t k = hint;
+  if (k >= knobs_.size() || knobs_[k].name != name) {
+    if (const auto known = index_.find(name); known != index_.end()) {
+      k = known->second;
+    } else {
+      if (rows_ > 1 || knobs_.size() >= kMostKnobs) return;  // some experiment lacks it, or nobody will read that far
+      k = knobs_.size();
+      index_.emplace(name, k);
+      knobs_.push_back({std::string(name), 0, {}});
+    }
+  }
+  Knob& knob = knobs_[k];
+  if (knob.covered != rows_ - 1) {  // an earlier experiment lacked it
+    knob.choices.clear();
+    return;
+  }
+  auto group = knob.choices.find(choice);
+  if (group == knob.choices.end()) {
+    if (knob.choices.size() >= kMostChoices) return;
+    group = knob.choices.emplace(choice, Group{}).first;
+  }
+  group->second.sum += y;
+  ++group->second.count;
+  ++knob.covered;
+}
+
 void KnobImportance::add(const std::vector<std::pair<std::string, std::string>>& choices, double latency_us) {
-  if (latency_us > 0 && std::isfinite(latency_us)) rows_.emplace_back(choices, std::log(latency_us));
+  const auto y = open_row(latency_us);
+  if (!y) return;
+  for (std::size_t i = 0; i < choices.size(); ++i) count(i, choices[i].first, choices[i].second, *y);
+}
+
+Status KnobImportance::add_config(std::string_view canonical, double latency_us) {
+  // Scanned to the end before anything is counted.
+  std::string paths;
+  std::vector<std::pair<std::size_t, std::string_view>> leaves;  // where the path ends in `paths`, the choice
+  const bool scanned = scan_leaves(canonical, [&](std::string_view path, std::string_view text) {
+    paths += path;
+    leaves.emplace_back(paths.size(), text);
+  });
+  if (!scanned) {
+    AMK_TRY(config, parse_json(canonical, "stored config"));
+    add(config_leaves(config), latency_us);
+    return {};
+  }
+  const auto y = open_row(latency_us);
+  std::size_t begin = 0;
+  for (std::size_t i = 0; y && i < leaves.size(); ++i) {
+    count(i, std::string_view(paths).substr(begin, leaves[i].first - begin), leaves[i].second, *y);
+    begin = leaves[i].first;
+  }
+  return {};
 }
 
 std::vector<KnobShare> KnobImportance::ranked(std::size_t most) const {
   std::vector<KnobShare> out;
-  if (rows_.size() < kFewest) return out;
-  struct Group {
-    double sum = 0, count = 0;
-  };
-  std::map<std::string, std::map<std::string, Group>> knobs;
-  double sum = 0, squares = 0;
-  for (const auto& [choices, y] : rows_) {
-    sum += y;
-    squares += y * y;
-    for (const auto& [knob, choice] : choices) {
-      Group& g = knobs[knob][choice];
-      g.sum += y;
-      g.count += 1;
-    }
-  }
-  const auto n = static_cast<double>(rows_.size());
-  const double mean = sum / n, total = squares - sum * mean;
-  if (!(total > 1e-12 * std::max(1.0, squares))) return out;
-  for (const auto& [knob, groups] : knobs) {
-    const auto g = static_cast<double>(groups.size());
-    if (g < 2 || n - g < 1) continue;
-    double between = 0, covered = 0;
-    for (const auto& [choice, group] : groups) between += group.sum * group.sum / group.count, covered += group.count;
-    if (covered < n) continue;  // a knob that some configs lack cannot be compared
-    between -= n * mean * mean;
+  if (rows_ < kFewest) return out;
+  const auto n = static_cast<double>(rows_);
+  const double total = squares_ - sum_ * sum_ / n;
+  if (!(total > 1e-12 * std::max(1.0, squares_))) return out;
+  for (const Knob& knob : knobs_) {
+    const auto g = static_cast<double>(knob.choices.size());
+    if (knob.covered < rows_ || g < 2 || n - g < 1) continue;
+    double between = -sum_ * sum_ / n;
+    for (const auto& [choice, group] : knob.choices) between += group.sum * group.sum / static_cast<double>(group.count);
     const double explains = explained_share(between, total, n, g);
-    if (explains > 0) out.push_back({knob, explains, rows_.size(), groups.size(), share_confidence(rows_.size(), groups.size())});
+    const auto rows = static_cast<std::size_t>(rows_);
+    if (explains > 0) out.push_back({knob.name, explains, rows, knob.choices.size(), share_confidence(rows, knob.choices.size())});
   }
-  std::stable_sort(out.begin(), out.end(), [](const KnobShare& a, const KnobShare& b) { return a.explains > b.explains; });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const KnobShare& a, const KnobShare& b) { return a.explains != b.explains ? a.explains > b.explains : a.knob < b.knob; });
   if (out.size() > most) out.resize(most);
-  return out;
-}
-
-std::vector<std::pair<std::string, std::string>> config_leaves(const Json& config) {
-  std::vector<std::pair<std::string, std::string>> out;
-  collect("", config, out);
   return out;
 }
 

@@ -75,7 +75,7 @@ Result<Json> listed(sql::Connection& c, CampaignId id) {
   return out;
 }
 
-Result<Json> report_json(sql::Connection& c, CampaignId id, std::int64_t uncharged_us) {
+Result<Json> report_json(sql::Connection& c, CampaignId id, std::int64_t uncharged_us, History& history_of_it) {
   AMK_TRY(campaign, rows::load_campaign(c, id));
   AMK_TRY(best, rows::best_of(c, id));
   AMK_TRY(baseline, rows::baseline_of(c, id));
@@ -111,7 +111,7 @@ Result<Json> report_json(sql::Connection& c, CampaignId id, std::int64_t uncharg
   out["quarantined_total"] = campaign.quarantined;
   out["claims"] = lists["claims"];
   out["claims_total"] = campaign.claims;
-  AMK_TRY(history, history_json(c, id));
+  AMK_TRY(history, history_of_it.json(c));
   out["history"] = std::move(history);
   return out;
 }
@@ -269,7 +269,9 @@ std::string markdown_of(const Json& r) {
 }  // namespace
 
 Result<CampaignService::Report> CampaignService::report(CampaignId id) const {
-  AMK_TRY(json, impl_->store.read<Json>([id, time = impl_->time](sql::Connection& c) { return report_json(c, id, time->uncharged(id)); }));
+  const std::shared_ptr<History> history = impl_->histories.of(id);
+  const std::lock_guard lock(history->mutex);
+  AMK_TRY(json, impl_->store.read<Json>([&](sql::Connection& c) { return report_json(c, id, impl_->time->uncharged(id), *history); }));
   Report out;
   out.markdown = markdown_of(json);
   out.plots = report_plots(json);

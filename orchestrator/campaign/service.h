@@ -9,6 +9,7 @@
 
 #include "orchestrator/campaign/campaign.h"
 #include "orchestrator/campaign/held_leases.h"
+#include "orchestrator/campaign/history.h"
 #include "orchestrator/campaign/rows.h"
 #include "orchestrator/campaign/time_account.h"
 
@@ -23,6 +24,7 @@ struct CampaignService::Impl {
   std::shared_ptr<TimeAccount> time;                                  // shared with activities, which may outlive the service
   std::shared_ptr<HeldLeases> held = std::make_shared<HeldLeases>();  // shared with holds, which may outlive the service
   std::function<void()> on_end;
+  Histories histories;
 
   // Advice given last, by campaign: so that next() does not repeat itself.
   std::mutex advice_mutex;

@@ -1,6 +1,7 @@
 // The report's history and plots against values worked out from the runs below; knob importance by hand.
 #include <cmath>
 
+#include "orchestrator/campaign/config_leaves.h"
 #include "orchestrator/campaign/history.h"
 #include "orchestrator/campaign/knob_importance.h"
 #include "tests/unit/campaign/fixture.h"
@@ -40,6 +41,81 @@ TEST_CASE("leaves of a config are dotted paths; lists are whole") {
   CHECK(leaves[0] == std::pair<std::string, std::string>{"a.b", "1"});
   CHECK(leaves[1] == std::pair<std::string, std::string>{"a.c", "\"x\""});
   CHECK(leaves[2] == std::pair<std::string, std::string>{"d", "[1,2]"});
+}
+
+TEST_CASE("leaves of a canonical text are those of the value, whatever it holds; other texts are refused or read as what they are") {
+  const auto scanned = [](const std::string& text) {
+    std::vector<std::pair<std::string, std::string>> out;
+    const bool whole = scan_leaves(text, [&](std::string_view path, std::string_view leaf) { out.emplace_back(path, leaf); });
+    return whole ? out : std::vector<std::pair<std::string, std::string>>{{"refused", ""}};
+  };
+  const Json configs[] = {
+      Json::object(),
+      {{"a", {{"b", 1}, {"c", "x"}}}, {"d", {1, 2}}},
+      {{"a", Json::object()}, {"b", Json::array()}, {"c", nullptr}, {"d", true}, {"e", -1.5e300}, {"f", 12345678901234567ull}},
+      {{"s", "quotes \", commas , braces } ] and \\ and \n\u0001"}, {"t", {{{"deep", {1, {2, {{"k", "]},"}}}}}}, "\"", 3}}},
+      {{"µ", "größer"}, {"k", {{"L0.qkv.0", 5}, {"", 1}}}},
+      Json(7),
+      Json("text"),
+  };
+  for (const Json& c : configs) {
+    CAPTURE(c.dump());
+    CHECK(scanned(canonical_dump(c)) == config_leaves(c));
+  }
+  // A key with an escape is left to the parser; so is what is no JSON, of which nothing is read past the end.
+  const std::vector<std::pair<std::string, std::string>> refused{{"refused", ""}};
+  for (const char* text :
+       {R"({"a\"b":1})", "", "{", "{\"a", "{\"a\":", "{\"a\":1", "{\"a\":}", "{\"a\":1,}", "{\"a\":[1}", "{\"a\":1}}", "{\"a\":\"x", "{\"a\":\"x\\"})
+    CHECK(scanned(text) == refused);
+  CHECK(scanned(std::string(1000, '{')) == refused);
+  std::string deep;
+  for (int i = 0; i < 200; ++i) deep += "{\"a\":";
+  CHECK(scanned(deep + "1" + std::string(200, '}')) == refused);
+  KnobImportance importance;
+  CHECK(importance.add_config(R"({"a\"b":1})", 1.0));
+  CHECK(importance.add_config("{\"a", 1.0).error().message.find("stored config") != std::string::npos);
+}
+
+TEST_CASE("knob importance leaves out what some experiments lack and what has too many choices, and counts configs as their leaves") {
+  KnobImportance gaps, texts, leaves;
+  for (int i = 0; i < 40; ++i) {
+    const double us = i % 2 ? 2.0 : 1.0;
+    std::vector<std::pair<std::string, std::string>> row = {{"always", std::to_string(i % 2)}};
+    if (i != 20) row.emplace_back("once missing", std::to_string(i % 2));
+    if (i > 0) row.emplace_back("late", std::to_string(i % 2));
+    gaps.add(row, us);
+    const Json c = {{"knob", {{"x", i % 2}, {"y", i % 3}}}, {"list", {1, i % 2}}};
+    texts.add_config(canonical_dump(c), us);
+    leaves.add(config_leaves(c), us);
+  }
+  REQUIRE(gaps.ranked(9).size() == 1);
+  CHECK(gaps.ranked(9)[0].knob == "always");
+  REQUIRE(texts.ranked(9).size() == 2);
+  CHECK(texts.ranked(9)[0].knob == "knob.x");
+  CHECK(texts.ranked(9)[1].knob == "list");
+  CHECK(texts.ranked(9)[1].explains == leaves.ranked(9)[1].explains);
+  KnobImportance many;
+  for (int round = 0; round < 4; ++round)
+    for (std::size_t i = 0; i <= KnobImportance::kMostChoices; ++i)
+      many.add({{"fine", std::to_string(i)}, {"coarse", std::to_string(i % 2)}}, 1.0 + i % 2);
+  REQUIRE(many.ranked(9).size() == 1);
+  CHECK(many.ranked(9)[0].knob == "coarse");
+}
+
+TEST_CASE("a later report reads what ended since, and says the same as one that reads all of it") {
+  Lab lab;
+  for (int i = 0; i < 30; ++i) {
+    lab.run(i, 100.0 - i + 10 * (i % 3));
+    if (i % 7 == 0) must(lab.service->report(lab.campaign));
+  }
+  const Json grown = must(lab.service->report(lab.campaign)).json["history"];
+  lab.open_store();  // forgets what it read
+  const Json whole = must(lab.service->report(lab.campaign)).json["history"];
+  CHECK(whole["experiments_read"] == 30);
+  CHECK(grown == whole);
+  // Of nine campaigns the one that was looked at first is read anew, with the same result.
+  for (int k = 0; k < 9; ++k) must(lab.service->report(must(lab.service->open({"other-" + std::to_string(k), "h100", "cpu", "bf16-b1"}, {})).id));
+  CHECK(must(lab.service->report(lab.campaign)).json["history"] == whole);
 }
 
 TEST_CASE("a report shows the course of the best, what was believed, where the time went, and plots that say so") {
