@@ -10,9 +10,9 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
-#include <random>
 #include <sstream>
 
+#include "core/base/files.h"
 #include "core/base/hash.h"
 
 namespace amk {
@@ -58,40 +58,6 @@ std::optional<CompiledKernel> decode(const std::string& key, const std::string& 
   return kernel;
 }
 
-tl::unexpected<Error> io_failure(const char* call, const std::filesystem::path& path, int code) {
-  return fail(ErrorKind::Io, std::string(call) + " " + path.string() + ": " + std::strerror(code),
-              {{"call", call}, {"path", path.string()}, {"errno", code}});
-}
-
-// Unique among processes and threads without asking the file system.
-std::string temporary_suffix() {
-  static std::atomic<std::uint64_t> counter{std::random_device{}()};
-  return ".tmp-" + std::to_string(getpid()) + "-" + std::to_string(counter.fetch_add(1));
-}
-
-Status write_synced(const std::filesystem::path& path, const std::string& text) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) return io_failure("open", path, errno);
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      const int code = errno;
-      ::close(fd);
-      return io_failure("write", path, code);
-    }
-    done += static_cast<std::size_t>(n);
-  }
-  if (::fsync(fd) != 0) {
-    const int code = errno;
-    ::close(fd);
-    return io_failure("fsync", path, code);
-  }
-  if (::close(fd) != 0) return io_failure("close", path, errno);
-  return {};
-}
-
 }  // namespace
 
 Result<NvrtcCompiler> NvrtcCompiler::open() {
@@ -134,19 +100,7 @@ std::optional<CompiledKernel> BuildCache::find(const std::string& key) const {
 }
 
 Status BuildCache::store(const std::string& key, const CompiledKernel& kernel) const {
-  const std::filesystem::path path = folder_ / (key + std::string(kSuffix));
-  const std::filesystem::path temporary = folder_ / (key + temporary_suffix());
-  Status written = write_synced(temporary, encode(key, kernel));
-  if (written && ::rename(temporary.c_str(), path.c_str()) != 0) written = io_failure("rename", path, errno);
-  if (!written) {
-    ::unlink(temporary.c_str());
-    return written;
-  }
-  // The rename itself survives a power cut only when the folder is synced too; a lost entry is rebuilt, so its failure is not ours to report.
-  if (const int fd = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); fd >= 0) {
-    ::fsync(fd);
-    ::close(fd);
-  }
+  AMK_CHECK(replace_file(folder_ / (key + std::string(kSuffix)), encode(key, kernel), {.mode = 0600}));
   evict();
   return {};
 }
@@ -171,8 +125,9 @@ void BuildCache::evict() const {
       const auto bytes = static_cast<std::int64_t>(it->file_size(gone));
       if (gone) continue;
       const std::string name = it->path().filename().string();
-      if (name.find(".tmp-") != std::string::npos) {
-        if (now - used > std::chrono::hours(1)) std::filesystem::remove(it->path(), gone);  // left by a killed process
+      // Left by a killed process; ".tmp-" by earlier versions.
+      if (name.ends_with(".partial") || name.find(".tmp-") != std::string::npos) {
+        if (now - used > std::chrono::hours(1)) std::filesystem::remove(it->path(), gone);
       } else if (it->path().extension() == kSuffix) {
         entries.push_back({it->path(), bytes, used});
         total += bytes;

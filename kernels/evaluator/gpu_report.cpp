@@ -1,12 +1,12 @@
 #include "kernels/evaluator/gpu_report.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <sstream>
 
+#include "core/base/files.h"
 #include "core/base/json.h"
 #include "core/base/parse_json.h"
 #include "embedded/evaluator_sources.h"
@@ -116,15 +116,7 @@ Result<double> read_bandwidth(const GpuDevice& device, const std::filesystem::pa
   if (const auto known = known_bandwidth(facts, device.uuid)) return *known;
   AMK_TRY(measured, measure_read_bandwidth(device, compiler, cache));
   facts[device.uuid] = {{"product", device.product}, {"read_bandwidth_gbs", measured}};
-  // Whole or not at all; two writers: the later wins.
-  const std::filesystem::path temporary = facts_path.string() + ".tmp-" + std::to_string(getpid());
-  {
-    std::ofstream out(temporary, std::ios::trunc);
-    out << facts.dump(2) << "\n";
-  }
-  std::error_code code;
-  std::filesystem::rename(temporary, facts_path, code);
-  if (code) std::filesystem::remove(temporary, code);
+  (void)replace_file(facts_path, facts.dump(2) + "\n");  // of two writers the later wins; one that cannot write measures again next time
   return measured;
 }
 

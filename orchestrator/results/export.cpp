@@ -1,8 +1,8 @@
 // Results::export_to.
+#include "core/base/files.h"
 #include "core/base/parse_json.h"
 #include "orchestrator/campaign/json.h"
 #include "orchestrator/campaign/rows.h"
-#include "orchestrator/results/atomic_file.h"
 #include "orchestrator/results/formats.h"
 #include "orchestrator/results/results.h"
 

@@ -9,9 +9,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/base/files.h"
 #include "core/base/hash.h"
 #include "core/base/parse_json.h"
-#include "orchestrator/results/atomic_file.h"
 #include "orchestrator/results/ended_rows.h"
 #include "orchestrator/results/formats.h"
 #include "orchestrator/results/results.h"
@@ -82,16 +82,7 @@ struct ResultFiles::Impl {
                        {"tsv", to_json(mark_of(tsv, size_of(tsv)))},
                        {"corpus", to_json(mark_of(corpus, size_of(corpus)))}};
     // Not fsynced: an old or torn one only means that the files are checked and cut back to it, or rebuilt.
-    const std::filesystem::path partial = state.string() + ".partial";
-    {
-      std::ofstream out(partial, std::ios::binary | std::ios::trunc);
-      out << canonical_dump(json) << '\n';
-      if (!out.flush()) return system_error("write", partial, errno != 0 ? errno : EIO);
-    }
-    std::error_code code;
-    std::filesystem::rename(partial, state, code);
-    if (code) return system_error("rename", state, code.value());
-    return {};
+    return replace_file(state, canonical_dump(json) + "\n", {.durable = false});
   }
 
   // What the state file promises, if the files keep it: the part after the promised length came later and is checked by the caller.
@@ -212,8 +203,12 @@ struct ResultFiles::Impl {
     }
     AMK_CHECK(keep_strange(tsv, lines));
     AMK_CHECK(keep_strange(corpus, points));
-    AMK_CHECK(new_tsv.publish());
-    AMK_CHECK(new_corpus.publish());
+    for (AtomicFile* file : {&new_tsv, &new_corpus}) {
+      AMK_CHECK(file->complete());
+      AMK_CHECK(failpoint::check(Failpoint::ExportWritten));
+      AMK_CHECK(file->publish());
+      AMK_CHECK(failpoint::check(Failpoint::ExportRenamed));
+    }
     end_seq = last;
     AMK_CHECK(save_state());
     in_order = true;

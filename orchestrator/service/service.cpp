@@ -1,11 +1,8 @@
 #include "orchestrator/service/service.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <atomic>
 #include <fstream>
 
+#include "core/base/files.h"
 #include "core/base/json.h"
 #include "core/base/stats.h"
 #include "orchestrator/service/impl.h"
@@ -21,22 +18,10 @@ Status check_text(std::string_view field, const std::string& text) {
   return bad_field(field, std::to_string(text.size()) + " bytes", "at most " + std::to_string(kTextLimit) + " bytes of text");
 }
 
-// Temporary name, then rename: a reader sees the old report or the new one. The name is this call's own: reports of one campaign are asked for at
-// once.
 Status write_file(const std::filesystem::path& path, const std::string& text) {
   std::error_code code;
-  std::filesystem::create_directories(path.parent_path(), code);
-  static std::atomic<std::uint64_t> calls{0};
-  const std::filesystem::path temporary = path.string() + ".tmp" + std::to_string(::getpid()) + "-" + std::to_string(++calls);
-  {
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    out << text;
-    out.flush();
-    if (!out) return fail(ErrorKind::Io, "cannot write " + temporary.string());
-  }
-  std::filesystem::rename(temporary, path, code);
-  if (code) return fail(ErrorKind::Io, "cannot rename " + temporary.string() + ": " + code.message());
-  return {};
+  std::filesystem::create_directories(path.parent_path(), code);  // if it failed, the next open says so
+  return replace_file(path, text, {.durable = false});            // made again whenever it is asked for
 }
 
 }  // namespace

@@ -98,16 +98,6 @@ Result<std::int64_t> free_bytes(const std::filesystem::path& existing) {
   return static_cast<std::int64_t>(info.f_bavail) * static_cast<std::int64_t>(info.f_frsize);
 }
 
-Status sync_directory(const std::filesystem::path& directory) {
-  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return system_error("open", directory, errno);
-  const int rc = ::fsync(fd);
-  const int error_number = errno;
-  ::close(fd);
-  if (rc != 0) return system_error("fsync", directory, error_number);
-  return {};
-}
-
 Status reserve_file(const std::filesystem::path& path, std::int64_t bytes) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return system_error("open", path, errno);
@@ -118,20 +108,6 @@ Status reserve_file(const std::filesystem::path& path, std::int64_t bytes) {
     return system_error("posix_fallocate", path, code);
   }
   return {};
-}
-
-tl::unexpected<Error> system_error(std::string_view call, const std::filesystem::path& path, int error_number) {
-  const bool full = error_number == ENOSPC || error_number == EDQUOT;
-  const bool read_only = error_number == EROFS;
-  char text[128];
-  std::string message = std::string(call) + " " + path.string() + ": " + ::strerror_r(error_number, text, sizeof text);
-  return fail(full || read_only ? ErrorKind::Unavailable : ErrorKind::Io, std::move(message),
-              {{"reason", full        ? "disk-full"
-                          : read_only ? "read-only"
-                                      : "io"},
-               {"call", call},
-               {"errno", error_number},
-               {"path", path.string()}});
 }
 
 }  // namespace amk

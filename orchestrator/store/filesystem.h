@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/files.h"
 
 namespace amk {
 
@@ -24,10 +25,7 @@ FilesystemInfo classify_filesystem(std::uint64_t magic, std::string_view mount_t
 Result<FilesystemInfo> filesystem_of(const std::filesystem::path& existing);
 
 Result<std::int64_t> free_bytes(const std::filesystem::path& existing);  // to this user
-Status sync_directory(const std::filesystem::path& directory);
 // Allocates (not merely sizes) a file of this many bytes. Unavailable {"reason": "disk-full"} when there is no room; nothing is left then.
 Status reserve_file(const std::filesystem::path& path, std::int64_t bytes);
-// An Io error, or Unavailable disk-full / read-only, of a failed system call: names call, errno and path.
-tl::unexpected<Error> system_error(std::string_view call, const std::filesystem::path& path, int error_number);
 
 }  // namespace amk

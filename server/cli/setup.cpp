@@ -1,11 +1,11 @@
 #include "server/cli/setup.h"
 
-#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 
+#include "core/base/files.h"
 #include "core/base/json.h"
 #include "core/base/parse_json.h"
 #include "core/base/resources.h"
@@ -46,25 +46,7 @@ Result<std::string> read_if_there(const fs::path& path) {
 Status replace(const fs::path& path, const std::string& text) {
   std::error_code code;
   if (path.has_parent_path()) fs::create_directories(path.parent_path(), code);
-  const fs::path temporary = path.string() + ".amk-" + std::to_string(::getpid());
-  {
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    out << text;
-    out.flush();
-    if (!out) {
-      out.close();
-      fs::remove(temporary, code);
-      return fail(ErrorKind::Io, temporary.string() + ": cannot be written");
-    }
-  }
-  if (const auto kept = fs::status(path, code); fs::exists(kept)) fs::permissions(temporary, kept.permissions(), code);
-  fs::rename(temporary, path, code);
-  if (code) {
-    const std::string why = code.message();
-    fs::remove(temporary, code);
-    return fail(ErrorKind::Io, path.string() + ": cannot be replaced: " + why);
-  }
-  return {};
+  return replace_file(path, text, {.keep_mode = true});
 }
 
 // A TOML basic string.

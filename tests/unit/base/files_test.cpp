@@ -1,0 +1,131 @@
+// Files that appear whole or not at all, with several writers, killed writers, and names that lead elsewhere.
+#include "core/base/files.h"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "tests/support/temp_folder.h"
+
+using namespace amk;
+using amk::test::TempFolder;
+
+namespace {
+
+std::string slurp(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+mode_t mode_of(const std::filesystem::path& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 ? info.st_mode & 07777 : 0;
+}
+
+}  // namespace
+
+TEST_CASE("a file is replaced whole, or stays as it was and nothing is left beside it") {
+  TempFolder t;
+  const auto path = t.path / "file";
+  REQUIRE(replace_file(path, "first"));
+  CHECK(slurp(path) == "first");
+  {
+    auto file = AtomicFile::create(path);
+    REQUIRE(file);
+    REQUIRE(file->write(std::string(3 << 20, 'x')));  // more than is buffered
+    CHECK(file->size() == 3 << 20);
+    REQUIRE(file->complete());
+    CHECK(slurp(path) == "first");
+  }
+  CHECK(slurp(path) == "first");
+  CHECK_FALSE(std::filesystem::exists(path.string() + ".partial"));
+  REQUIRE(replace_file(path, "second", {.durable = false}));
+  CHECK(slurp(path) == "second");
+  CHECK_FALSE(std::filesystem::exists(path.string() + ".partial"));
+
+  const auto nowhere = replace_file(t.path / "no" / "file", "x");
+  CHECK(nowhere.error().kind == ErrorKind::Io);
+  CHECK(nowhere.error().message.find("no/file.partial") != std::string::npos);
+}
+
+TEST_CASE("permissions: as asked for, or as they were") {
+  TempFolder t;
+  const auto path = t.path / "file";
+  const mode_t before = ::umask(022);
+  REQUIRE(replace_file(path, "x"));
+  CHECK(mode_of(path) == 0644);
+  REQUIRE(replace_file(t.path / "own", "x", {.mode = 0600}));
+  CHECK(mode_of(t.path / "own") == 0600);
+  ::chmod(path.c_str(), 0751);
+  REQUIRE(replace_file(path, "y", {.keep_mode = true}));
+  CHECK(mode_of(path) == 0751);
+  REQUIRE(replace_file(t.path / "new", "y", {.keep_mode = true}));
+  CHECK(mode_of(t.path / "new") == 0644);
+  ::umask(before);
+}
+
+TEST_CASE("a killed writer's temporary file is taken over; a link in its place is not followed") {
+  TempFolder t;
+  const auto path = t.path / "file", partial = t.path / "file.partial";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto file = AtomicFile::create(path);
+    (void)file->write(std::string(2 << 20, 'z'));
+    ::kill(::getpid(), SIGKILL);
+  }
+  ::waitpid(child, nullptr, 0);
+  CHECK(std::filesystem::file_size(partial) > 0);
+  CHECK_FALSE(std::filesystem::exists(path));
+  REQUIRE(replace_file(path, "short"));
+  CHECK(slurp(path) == "short");
+  CHECK_FALSE(std::filesystem::exists(partial));
+
+  std::ofstream(t.path / "theirs") << "theirs";
+  std::filesystem::create_symlink(t.path / "theirs", partial);
+  CHECK_FALSE(replace_file(path, "longer"));
+  CHECK(slurp(t.path / "theirs") == "theirs");
+  CHECK(slurp(path) == "short");
+}
+
+TEST_CASE("writers of one path, threads and processes, wait for each other: every look sees one of their texts") {
+  TempFolder t;
+  const auto path = t.path / "file";
+  // Each text is one letter, of a length that belongs to the letter: a mixture or a torn one shows.
+  const auto text = [](int n) { return std::string(static_cast<std::size_t>(1000 * (n + 1)), static_cast<char>('a' + n)); };
+  REQUIRE(replace_file(path, text(0)));
+  std::vector<pid_t> children;
+  for (int p = 0; p < 3; ++p) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::atomic<int> failed{0};
+      std::vector<std::thread> threads;
+      for (int k = 0; k < 3; ++k)
+        threads.emplace_back([&, k] {
+          for (int i = 0; i < 60; ++i)
+            if (!replace_file(path, text((p * 3 + k + i) % 9), {.durable = false})) ++failed;
+        });
+      for (auto& thread : threads) thread.join();
+      ::_exit(failed == 0 ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  int strange = 0;
+  for (int i = 0; i < 300; ++i) {
+    const std::string seen = slurp(path);
+    if (seen.empty() || seen != text(seen[0] - 'a')) ++strange;
+  }
+  CHECK(strange == 0);
+  for (const pid_t child : children) {
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+  }
+  CHECK_FALSE(std::filesystem::exists(path.string() + ".partial"));
+}
