@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "core/base/json.h"
+#include "core/base/memory.h"
 #include "server/cli/cli.h"
 #include "server/cli/output.h"
 #include "server/daemon/daemon.h"
@@ -98,6 +99,7 @@ int serve_daemon(const std::filesystem::path& workspace, const ServeOptions& ser
   auto paths = daemon::prepare_paths(workspace);
   if (!paths) return complain(paths.error());
   if (serve.stop) return ask_running(*paths, {{"stop", true}, {"force", serve.force}}, stdout_fd);
+  keep_little_memory();
   if (auto opened = daemon::open_log(paths->logs); !opened) return complain(opened.error());
   HttpPart http(*paths, serve);
   daemon::DaemonOptions options;

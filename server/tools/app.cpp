@@ -5,6 +5,7 @@
 #include <optional>
 #include <thread>
 
+#include "core/base/memory.h"
 #include "core/base/resources.h"
 #include "orchestrator/service/local_judge.h"
 #include "orchestrator/store/job_records.h"
@@ -71,6 +72,7 @@ class StoreJournal final : public JobJournal {
 };
 
 // Looks for leases that ran out, now and then, on a thread of its own: a store that waits for its disk must not keep the daemon's sockets waiting.
+// Gives back the memory that searches have left, too.
 class Tender {
  public:
   Tender(CampaignService& campaigns, std::chrono::milliseconds every)
@@ -87,6 +89,7 @@ class Tender {
       if (released && *released > 0) daemon::log_line("warning", std::to_string(*released) + " experiments lost their worker");
       if (!released && !failing) daemon::log_line("warning", "leases could not be looked at: " + released.error().message);
       failing = !released;
+      give_back_memory();
     }
   }
   std::jthread thread_;
