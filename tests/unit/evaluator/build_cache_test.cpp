@@ -168,12 +168,15 @@ TEST_CASE("build cache: leftovers of killed processes go, fresh temporary files 
   const auto cache = BuildCache::open(dir.path);
   REQUIRE(cache);
   std::ofstream(dir.path / "k.tmp-1-2") << "old";
-  std::ofstream(dir.path / "k.tmp-1-3") << "new";
-  fs::last_write_time(dir.path / "k.tmp-1-2", fs::file_time_type::clock::now() - std::chrono::hours(2));
+  std::ofstream(dir.path / "k.cubin.partial") << "old";
+  std::ofstream(dir.path / "l.cubin.partial") << "new";
+  for (const char* old : {"k.tmp-1-2", "k.cubin.partial"})
+    fs::last_write_time(dir.path / old, fs::file_time_type::clock::now() - std::chrono::hours(2));
   FakeCompiler compiler;
   REQUIRE(cache->build(compiler, request_of("abc")));
   CHECK_FALSE(fs::exists(dir.path / "k.tmp-1-2"));
-  CHECK(fs::exists(dir.path / "k.tmp-1-3"));
+  CHECK_FALSE(fs::exists(dir.path / "k.cubin.partial"));
+  CHECK(fs::exists(dir.path / "l.cubin.partial"));
 }
 
 TEST_CASE("build cache: a folder that cannot be made is an Io error naming it") {
@@ -216,5 +219,5 @@ TEST_CASE("build cache: processes and threads that build, find and evict at once
     CHECK(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == 0);
   }
-  for (const auto& entry : fs::directory_iterator(dir.path)) CHECK(entry.path().filename().string().find(".tmp-") == std::string::npos);
+  for (const auto& entry : fs::directory_iterator(dir.path)) CHECK(entry.path().extension() != ".partial");
 }
