@@ -34,7 +34,8 @@ std::optional<Result<std::string>> LineFramer::next() {
     const std::size_t end = buffer_.find('\n', std::max(scanned_, start_));
     if (end == std::string::npos) {
       scanned_ = buffer_.size();
-      if (buffered_bytes() > max_line_bytes_) {
+      // A carriage return at the end may belong to the line break, of which the other half has not arrived: it does not count.
+      if (buffered_bytes() > max_line_bytes_ + (buffer_.ends_with('\r') ? 1 : 0)) {
         skipping_ = true;
         buffer_.clear();
         start_ = scanned_ = 0;

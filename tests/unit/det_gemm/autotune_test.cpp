@@ -243,5 +243,5 @@ TEST_CASE("a table that cannot be written is a warning of the call that found so
   REQUIRE(choice);
   CHECK(choice->exact);
   REQUIRE(choice->warnings.size() == 1);
-  CHECK(choice->warnings[0].rfind("what autotuning found is lost when this process ends: open of ", 0) == 0);
+  CHECK(choice->warnings[0].rfind("what autotuning found is lost when this process ends: open ", 0) == 0);
 }

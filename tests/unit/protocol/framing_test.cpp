@@ -46,6 +46,32 @@ TEST_CASE("LineFramer: a line over the limit is reported once, its bytes are not
   CHECK_FALSE(f.finish()->has_value());
 }
 
+TEST_CASE("LineFramer: a line of just the limit is taken whatever ends it and wherever that is cut") {
+  for (const std::string& end : {std::string("\n"), std::string("\r\n"), std::string("")})
+    for (std::size_t length : {3, 4, 5})
+      for (std::size_t cut = 1; cut <= length + end.size(); ++cut) {
+        CAPTURE(end);
+        CAPTURE(length);
+        CAPTURE(cut);
+        const std::string stream = std::string(length, 'x') + end;
+        LineFramer f(4);
+        f.feed(stream.substr(0, cut));
+        std::vector<std::string> got = drain(f);
+        f.feed(stream.substr(cut));
+        for (std::string& line : drain(f)) got.push_back(std::move(line));
+        if (auto last = f.finish()) got.push_back(*last ? **last : "!");
+        CHECK(got == std::vector<std::string>{length <= 4 ? std::string(length, 'x') : "!"});
+      }
+  // A carriage return that ends no line is one byte of it.
+  LineFramer f(4);
+  f.feed("123\r");
+  CHECK_FALSE(f.next());
+  f.feed("4\n1234\r");
+  CHECK(drain(f) == std::vector<std::string>{"!"});
+  f.feed("5\n");
+  CHECK(drain(f) == std::vector<std::string>{"!"});
+}
+
 TEST_CASE("LineFramer: how the bytes are cut does not matter") {
   Rng rng(7);
   for (int round = 0; round < 200; ++round) {
