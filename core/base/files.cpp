@@ -81,7 +81,7 @@ Status sync_directory(const std::filesystem::path& directory) {
 Status append_bytes(const std::filesystem::path& path, std::string_view bytes) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return system_error("open", path, errno);
-  const Status written = write_all(fd, bytes, path);
+  Status written = write_all(fd, bytes, path);
   ::close(fd);
   return written;
 }

@@ -1,6 +1,5 @@
 #include "server/cli/setup.h"
 
-
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
