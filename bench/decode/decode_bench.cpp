@@ -1,5 +1,6 @@
 // Decode on the local GPU: milliseconds per token of any number of configs, in turn, after a check against the oracle.
-// bench_decode --model llama-3.2-1b [--configs FILE] [--check TOKENS] [--positions 192:320] [--rounds 5] [--max-seq 512] [--cache DIR] [--trace FILE]
+// bench_decode --model llama-3.2-1b [--configs FILE] [--check TOKENS] [--positions 192:320[,8128:8256…]] [--rounds 5] [--max-seq 512] [--cache DIR]
+// [--trace FILE]
 //              [--neighbours 1]
 // FILE: one JSON object a line, {"name": …, "config": {…}, "batch": …}. --neighbours 1: besides the first config, each of its knobs moved alone to
 // each other value (an ablation). Prints one JSON object a line. MODEL@b8: every config is built for eight sequences a launch and for one, unless its
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <sstream>
 #include <thread>
 
 #include "core/base/parse_json.h"
@@ -42,7 +44,7 @@ struct Entry {
   double max_abs = 0, mean_abs = 0;
   int agree = 0, checked = 0;
   bool repeatable = true, written = true;
-  std::vector<double> token_us;
+  std::vector<std::vector<double>> token_us;  // of each range of positions
 };
 
 void print(const Json& line) { std::cout << line.dump() << std::endl; }
@@ -359,15 +361,25 @@ Status run(std::map<std::string, std::string> args) {
     }
   }
   note("checked");
-  const std::string positions = arg("--positions", "192:320");
-  const int first = std::atoi(positions.c_str()), last = std::atoi(positions.substr(positions.find(':') + 1).c_str());
+  std::vector<std::pair<int, int>> ranges;
+  std::istringstream positions(arg("--positions", "192:320"));
+  for (std::string range; std::getline(positions, range, ',');) {
+    const int from = std::atoi(range.c_str()), to = std::atoi(range.substr(range.find(':') + 1).c_str());
+    if (from < 0 || to <= from || to > max_seq) return bad_field("positions", range, "FIRST:LAST within --max-seq " + std::to_string(max_seq));
+    ranges.emplace_back(from, to);
+  }
+  for (Entry& e : entries) e.token_us.resize(ranges.size());
   const int rounds = std::atoi(arg("--rounds", "5").c_str());
-  if (rounds > 0) {
+  for (std::size_t r = 0; rounds > 0 && r < ranges.size(); ++r) {
+    const auto [first, last] = ranges[r];
     // A finite cache behind the timed positions.
     for (Entry& e : entries) {
       if (!e.program || !e.error.empty()) continue;
       for (int s = 0; s < ref.batch; ++s) AMK_CHECK(model->sequence().set_tokens(std::vector<int>{1}, 0, model->stream(), s));
-      if (auto us = time_tokens(*model, e, 0, std::min(first, max_seq)); first > 0 && !us) e.error = us.error().message;
+      const int from = r == 0 ? 0 : std::min(first, ranges[r - 1].second);
+      if (from < first) {
+        if (auto us = time_tokens(*model, e, from, first); !us) e.error = us.error().message;
+      }
       if (e.batch == ref.batch) break;
     }
     for (int round = 0; round < rounds; ++round) {
@@ -375,12 +387,13 @@ Status run(std::map<std::string, std::string> args) {
         if (!e.program || !e.error.empty()) continue;
         auto us = time_tokens(*model, e, first, last);
         if (us)
-          e.token_us.push_back(*us);
+          e.token_us[r].push_back(*us);
         else
           e.error = us.error().message;
       }
     }
   }
+  const int first = ranges.back().first;
   if (const std::string path = arg("--trace", ""); !path.empty()) {
     int n = 0;
     for (const Entry& e : entries) {
@@ -391,7 +404,8 @@ Status run(std::map<std::string, std::string> args) {
   }
   const double bytes = static_cast<double>(ref.spec.decode_weight_bytes());
   for (Entry& e : entries) {
-    const double us = e.token_us.empty() ? 0 : median(e.token_us);
+    const auto of = [&](std::size_t range) { return e.token_us[range].empty() ? 0.0 : median(e.token_us[range]); };
+    const double us = of(0);
     Json line = {{"bench", "decode"}, {"model", ref.spec.name}, {"gpu", gpu.product}, {"config", e.name}, {"batch", e.batch}, {"error", e.error}};
     if (e.program) {
       line["registers"] = e.program->registers();
@@ -403,16 +417,18 @@ Status run(std::map<std::string, std::string> args) {
     if (e.checked > 0)
       line.update({{"max_abs", e.max_abs}, {"mean_abs", e.mean_abs}, {"agree", e.agree}, {"repeatable", e.repeatable}, {"written", e.written}});
     if (us > 0)
-      line.update({{"us_per_token", us}, {"best_us", *std::min_element(e.token_us.begin(), e.token_us.end())}, {"weights_gbs", bytes / us / 1e3}});
+      line.update(
+          {{"us_per_token", us}, {"best_us", *std::min_element(e.token_us[0].begin(), e.token_us[0].end())}, {"weights_gbs", bytes / us / 1e3}});
+    for (std::size_t r = 1; r < ranges.size(); ++r) line["us_at_" + std::to_string(ranges[r].first)] = of(r);
     if (us > 0 && read_gbs > 0) line["share_of_read_bandwidth"] = bytes / us / 1e3 / read_gbs;
     print(line);
   }
   if (ref.batch > 1) {
     double best = 0, one = 0;
     for (const Entry& e : entries) {
-      if (e.token_us.empty() || !e.error.empty()) continue;
+      if (e.token_us[0].empty() || !e.error.empty()) continue;
       double& fastest = e.batch > 1 ? best : one;
-      fastest = fastest == 0 ? median(e.token_us) : std::min(fastest, median(e.token_us));
+      fastest = fastest == 0 ? median(e.token_us[0]) : std::min(fastest, median(e.token_us[0]));
     }
     if (best > 0 && one > 0)
       print({{"bench", "decode"},

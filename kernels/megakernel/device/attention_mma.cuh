@@ -13,7 +13,7 @@ namespace amk_vm {
 
 constexpr bool kAttentionMma = kKvType == kBF16 && kActType == kBF16 && kWeightType == kBF16 && kHeadDim % 32 == 0 && kHeadDim <= 128 && kGqa <= 8;
 constexpr int kKeyPieces = kHeadDim / 32, kValuePieces = (kHeadDim + 63) / 64;
-constexpr u32 kTile = 16;
+constexpr u32 kTile = 16, kTilesStride = kConsumerWarps * kTile;
 
 struct TileRows {
   uint4 k[2][kKeyPieces > 0 ? kKeyPieces : 1], v[4][kValuePieces];
@@ -58,6 +58,8 @@ __device__ __forceinline__ bool attention_mma(const Block& block, const Params& 
   };
 
   // This step's own row is written during it: before the wait only what is older.
+  // A long context's loads fill the multiprocessor's way to memory, so that the task before is published first.
+  if (count > kTilesStride) consumer_barrier();
   TileRows rows;
   load(rows, warp * kTile, position);
   if (!wait_dependencies(block, p, task, index, kFlagged ? kWaitPackets : kWaitCounters)) return false;
@@ -114,9 +116,9 @@ __device__ __forceinline__ bool attention_mma(const Block& block, const Params& 
     for (int j = 0; j < kValuePieces * 8; ++j) out[j][0] = out[j][1] = 0.0f;
 
 #pragma unroll 1
-    for (u32 first = warp * kTile; first < count; first += kConsumerWarps * kTile) {
+    for (u32 first = warp * kTile; first < count; first += kTilesStride) {
       const int tile = range.at(first);
-      if (first >= kConsumerWarps * kTile) load(rows, first, position);
+      if (first >= kTilesStride) load(rows, first, position);
       if (tile <= position && position < tile + static_cast<int>(kTile)) add_current(rows, first, tile);
       {
         float s[2][4] = {};

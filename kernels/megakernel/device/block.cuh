@@ -132,11 +132,12 @@ __device__ __forceinline__ void report_abort(const Block& block, const Params& p
   p.abort_report->need = report.need;
 }
 
-// The producer's waits keep the time.
-__device__ __forceinline__ void wait_barrier_timed(const Block& block, const Params& p, u32 bar, u32 parity, u32 task) {
+// The producer's waits keep the time. False: this launch is over.
+__device__ __forceinline__ bool wait_barrier_timed(const Block& block, const Params& p, u32 bar, u32 parity, u32 task) {
   for (u32 polls = 1; !mbarrier_test(bar, parity); ++polls) {
-    if (polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortRing, task)) return;
+    if (polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortRing, task)) return false;
   }
+  return true;
 }
 
 // The consumers' only look whether somebody else gave up: what they wait for comes from the producer, or from warps that wait for it or for a

@@ -168,6 +168,11 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
     trace_starved_reset();
     if (hoist) open_first();
   }
+  // Without a ring nobody else fetches ahead: the warp's second segment comes into L2 while it waits.
+  if constexpr (kSlots == 0) {
+    if (walk.seg + kConsumerWarps < walk.segs)
+      prefetch_segment(walk.direct + static_cast<u64>(walk.seg + kConsumerWarps) * walk.chunk.seg_bytes, walk.chunk.seg_bytes, lane);
+  }
   if (!stage(block, p, task, shape, vectors, index)) return false;
   trace_mark(p, index, kMarkStaged, thread_index() == 0);
   if (kPackedLayout && !hoist) open_first();

@@ -51,6 +51,13 @@ struct Landing {
 };
 static_assert(kWideSlots == 0 || kWindow + kBoost <= 8, "a byte a copy in flight");
 
+// The slot's barrier expects a chunk: before the copy that brings it, so that the copy itself is all that is left to do when its turn comes.
+__device__ __forceinline__ void arm(const Block& block, u32 slot, u32 bytes) {
+#if __CUDA_ARCH__ >= 900
+  if (kBulk && threadIdx.x % 32 == 0) expect_bytes(block.full(slot), bytes);
+#endif
+}
+
 __device__ __forceinline__ void copy_chunk(const Block& block, const u8* from, u32 slot, u32 bytes, u64 policy) {
   const u32 to = block.base() + kShared.ring + slot * kSlotBytes;
 #if __CUDA_ARCH__ >= 900
@@ -112,14 +119,15 @@ __device__ void produce(const Block& block, const Params& p, const QueueDesc& qu
         }
         // Consumers that are in this very task wait for its bytes and for nothing else: then more may be in flight.
         const u32 window = kWindow + (kBoost > 0 && !wide && block.finished_so_far() == static_cast<int>(n) ? kBoost : 0);
-        while (in_flight >= window) {
-          wait_barrier_timed(block, p, block.full(landed.slot()), landed.phase(), i);
+        const u32 left = stream.bytes - at, bytes = left < stream.chunk_bytes ? left : stream.chunk_bytes;
+        if (block.aborted()) break;
+        arm(block, fill.slot, bytes);
+        while (in_flight >= window && wait_barrier_timed(block, p, block.full(landed.slot()), landed.phase(), i)) {
           landed.pop();
           --in_flight;
         }
-        if (block.aborted()) break;
-        const u32 left = stream.bytes - at;
-        copy_chunk(block, from + at, fill.slot, left < stream.chunk_bytes ? left : stream.chunk_bytes, policy);
+        if (in_flight >= window) break;  // out of time: what is in flight is waited for below
+        copy_chunk(block, from + at, fill.slot, bytes, policy);
         landed.push(fill, in_flight);
         ++in_flight;
         fill.advance(1, slots);

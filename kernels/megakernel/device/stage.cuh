@@ -323,10 +323,16 @@ __device__ __forceinline__ void combine_places(const Block& block, const Params&
 template <int Quads, class Put>
 __device__ __forceinline__ void combine_quads(const Block& block, const Params& p, const TaskDesc& task, u32 index, u32 seq, u32 first, u32 end,
                                               Put put) {
-  constexpr u32 kFlight = kFlagged || kConsumerWarps > 8 ? 2 : 4;  // by registers
-  combine_places<Quads, kFlight>(
-      block, p, task, index, [&](int) { return seq; }, [&](int i) { return first + i * kConsumers; },
-      [&](int i) { return first + i * kConsumers < end; }, put);
+  constexpr u32 kFew = kFlagged || kConsumerWarps > 8 ? 2 : 4;  // by registers
+  constexpr u32 kMost = kConsumerWarps > 8 ? kFew : 8 / Quads, kMany = kSplits < kMost ? kSplits : kMost;
+  const auto quad_of = [&](int i) { return first + i * kConsumers; };
+  const auto there = [&](int i) { return first + i * kConsumers < end; };
+  const auto seq_of = [&](int) { return seq; };
+  // Long contexts wake every split: each trip to L2 that the merge makes is a microsecond of the layer.
+  if constexpr (kMany > kFew) {
+    if (active_splits(position_of(p, seq)) > kFew) return combine_places<Quads, kMany>(block, p, task, index, seq_of, quad_of, there, put);
+  }
+  combine_places<Quads, kFew>(block, p, task, index, seq_of, quad_of, there, put);
 }
 
 template <int kEach>

@@ -52,6 +52,7 @@ Json json_of(const std::string& text);
 void test_judge(const Bench& bench, Checks& checks);            // verdicts of good, rejected and hanging candidates through a worker process
 void test_fixtures(const Bench& bench, Checks& checks);         // every checkpoint against the gate, and greedy ids against the oracle's
 void test_knobs(const Bench& bench, Checks& checks);            // every compiled-in knob on toy and small
+void test_contexts(const Bench& bench, Checks& checks);         // thousands of positions against the oracle
 void test_batch(const Bench& bench, Checks& checks);            // several sequences a launch, each to the bit as it is alone
 void test_wrong(const Bench& bench, Checks& checks);            // a suite of wrong kernels, all refused
 void test_wrong_int8(const Bench& bench, Checks& checks);       // likewise, of int8 products
@@ -62,6 +63,7 @@ void test_racecheck_steps(const Bench& bench, Checks& checks);  // likewise, wit
 void test_sanitize_batch(const Bench& bench, Checks& checks);   // a few steps of three sequences, for compute-sanitizer; only when asked for
 void test_racecheck_batch(const Bench& bench, Checks& checks);  // likewise, with full barriers
 void test_long(const Bench& bench, Checks& checks);             // a thousand tokens, bit for bit
+void test_longest(const Bench& bench, Checks& checks);          // ten thousand; only when asked for
 
 // Short enough for compute-sanitizer; only when asked for.
 void test_sanitize(const Bench& bench, Checks& checks);         // a few steps of every code path

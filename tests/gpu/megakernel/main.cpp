@@ -1,5 +1,4 @@
-// GPU tests of the megakernel. Usage: gpu_megakernel [--only judge|fixtures|knobs|batch|steps|wrong|wrong_int8|instruction|long|sanitize] [--quick].
-// Exit 0 when all passed, 1 otherwise, 77 without a GPU.
+// GPU tests of the megakernel. Usage: gpu_megakernel [--only NAME] [--quick]; names: main(). Exit 0 when all passed, 1 otherwise, 77 without a GPU.
 #include <unistd.h>
 
 #include <algorithm>
@@ -91,6 +90,7 @@ int main(int argc, char** argv) {
   };
   const Test tests[] = {{"fixtures", test_fixtures},
                         {"knobs", test_knobs},
+                        {"contexts", test_contexts},
                         {"batch", test_batch},
                         {"steps", test_steps},
                         {"wrong", test_wrong},
@@ -98,6 +98,7 @@ int main(int argc, char** argv) {
                         {"judge", test_judge},
                         {"instruction", test_instruction},
                         {"long", test_long},
+                        {"longest", test_longest, true},
                         {"sanitize", test_sanitize, true},
                         {"sanitize-batch", test_sanitize_batch, true},
                         {"sanitize-steps", test_sanitize_steps, true},

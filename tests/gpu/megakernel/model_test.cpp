@@ -1,5 +1,6 @@
 // Good candidates: every fixture, every knob, a long decode.
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "core/base/json.h"
@@ -136,6 +137,37 @@ void test_knobs(const Bench& bench, Checks& checks) {
   }
 }
 
+// Positions up to 4,095: warps take several tiles of a split in turn, every split is awake, and the combine reads more of them than one trip brings.
+void test_contexts(const Bench& bench, Checks& checks) {
+  constexpr int kTokens = 4096;
+  auto model = bench.model("small", kTokens);
+  if (!checks.check(model, "small opens")) return;
+  GpuReference::Plan plan;
+  plan.tokens = bench.quick ? 1400 : kTokens;
+  for (const int p : {0, 15, 16, 127, 128, 129, 511, 512, 640, 1023, 1024, 1155, 1399, 2047, 2048, 2303, 3000, 3583, 4000, 4094, 4095})
+    if (p < plan.tokens) plan.positions.push_back(p);
+  const auto reference = GpuReference::create((*model)->weights(), plan, 7, {});
+  if (!checks.check(reference, "reference of small")) return;
+  const std::string fused =
+      R"("fusion_grouping":[["norm","qkv","rope","kv_append"],["attention"],["combine","o_proj","add"],["norm","gate_up","silu_mul"],["down","add"],["norm","lm_head","argmax"]])";
+  const std::pair<const char*, std::string> configs[] = {
+      {"blocks of 64", R"({"tiling":{"attention":{"kv_block":64}}})"},
+      {"blocks of 512", R"({"tiling":{"attention":{"kv_block":512}}})"},
+      {"blocks of 64, combine in o_proj", R"({"tiling":{"attention":{"kv_block":64}},)" + fused + "}"},
+      {"blocks of 512, confirmed", R"({"tiling":{"attention":{"kv_block":512}},"kernel_knobs":{"publish":"confirmed"}})"},
+      {"blocks of 128, flagged", R"({"tiling":{"attention":{"kv_block":128}},"kernel_knobs":{"publish":"flagged"},)" + fused + "}"},
+      {"blocks of 512, 128 threads", R"({"tiling":{"attention":{"kv_block":512}},"threads_per_block":128})"},
+      {"blocks of 256, 416 threads", R"({"tiling":{"attention":{"kv_block":256}},"threads_per_block":416})"},
+      {"blocks of 512, 544 threads", R"({"tiling":{"attention":{"kv_block":512}},"threads_per_block":544})"},
+      {"blocks of 512, scalar", R"({"tiling":{"attention":{"kv_block":512}},"kernel_knobs":{"gemv_path":"fma","weight_layout":"row"}})"},
+  };
+  for (const auto& [what, text] : configs) {
+    const auto config = config_of(text);
+    if (checks.check(config, what))
+      gate(**model, **reference, *config, std::string("small, ") + std::to_string(plan.tokens) + " positions, " + what, checks);
+  }
+}
+
 namespace {
 
 void few_steps(const Bench& bench, Checks& checks, const PlanOptions& options) {
@@ -177,42 +209,70 @@ void test_racecheck(const Bench& bench, Checks& checks) {
 }
 
 // Greedy decoding, each token fed back on the device, twice over: the same tokens, whatever the timing was.
+namespace {
+
+const std::pair<const char*, const char*> kLongConfigs[] = {
+    {"default", "{}"},
+    {"confirmed", R"({"tiling":{"gemv":{"N_tile":8},"attention":{"kv_block":128}},"kernel_knobs":{"publish":"confirmed"}})"},
+    {"flagged", R"({"tiling":{"attention":{"kv_block":512}},"kernel_knobs":{"publish":"flagged"}})"},
+};
+
+// `tokens` decoded twice from one first token, each fed back on the device: the same ids, and the same bits of the last logits, in which every row of
+// the cache has its part. False: the machine cannot go on.
+bool decode_twice(GpuModel& model, const std::string& label, const ScheduleConfig& config, int tokens, Checks& checks) {
+  const auto built = model.build(config);
+  if (!checks.check(built, label + " builds")) return true;
+  auto program = model.load(*built);
+  if (!checks.check(program, label + " loads")) return true;
+  std::vector<std::vector<int>> ids_of;
+  std::vector<std::vector<float>> logits_of;
+  for (int run = 0; run < 2; ++run) {
+    checks.check(model.sequence().poison_kv(model.stream()), "cache poisoned");
+    checks.check(model.sequence().set_tokens(std::vector<int>{7}, 0, model.stream()), "tokens set");
+    for (int p = 0; p < tokens; ++p) {
+      if (!checks.check(model.enqueue(*program, {p, true}), "step enqueued")) return false;
+    }
+    checks.check(program->check(model.stream()), "no launch ran out of time");
+    auto ids = model.sequence().read_tokens(0, tokens + 1, model.stream());
+    auto logits = model.sequence().read_logits(model.stream());
+    if (!checks.check(ids, "tokens read") || !checks.check(logits, "logits read")) return false;
+    ids_of.push_back(std::move(*ids));
+    logits_of.push_back(std::move(*logits));
+  }
+  checks.check(ids_of[0] == ids_of[1], label + ": " + std::to_string(tokens) + " tokens are the same twice");
+  checks.check(std::memcmp(logits_of[0].data(), logits_of[1].data(), logits_of[0].size() * sizeof(float)) == 0,
+               label + ": the last logits are the same in every bit");
+  return true;
+}
+
+}  // namespace
+
 void test_long(const Bench& bench, Checks& checks) {
-  const std::pair<const char*, const char*> configs[] = {
-      {"default", "{}"},
-      {"confirmed", R"({"tiling":{"gemv":{"N_tile":8},"attention":{"kv_block":128}},"kernel_knobs":{"publish":"confirmed"}})"},
-      {"flagged", R"({"tiling":{"attention":{"kv_block":512}},"kernel_knobs":{"publish":"flagged"}})"},
-  };
   for (const char* name : {"toy", "small", "smollm2-135m", "llama-3.2-1b", "llama-3.1-8b"}) {
     if (bench.quick && std::string(name) != "small") continue;
-    const int tokens = bench.quick ? 100 : 1000;
     auto model = bench.model(name, std::string(name) == "small" ? 1200 : 1024);
     if (!checks.check(model, std::string(name) + " opens")) continue;
-    for (const auto& [what, text] : configs) {
-      const std::string label = std::string(name) + ", " + what;
+    for (const auto& [what, text] : kLongConfigs) {
       auto config = config_of(text);
       if (!checks.check(config, what)) continue;
       if (config->kernel.publish == Publish::Flagged && std::string(name) == "toy") continue;  // needs a head_dim that toy has not
       if (config->kernel.publish == Publish::Flagged) config->fusion.combine_o = true;
       if (std::string(name) == "smollm2-135m" || std::string(name) == "llama-3.1-8b")
         config->smem_bytes_per_block = 163840;  // long queues, or long vectors, beside the ring
-      const auto built = (*model)->build(*config);
-      if (!checks.check(built, label + " builds")) continue;
-      auto program = (*model)->load(*built);
-      if (!checks.check(program, label + " loads")) continue;
-      std::vector<std::vector<int>> runs;
-      for (int run = 0; run < 2; ++run) {
-        checks.check((*model)->sequence().set_tokens(std::vector<int>{7}, 0, (*model)->stream()), "tokens set");
-        for (int p = 0; p < tokens; ++p) {
-          if (!checks.check((*model)->enqueue(*program, {p, true}), "step enqueued")) return;
-        }
-        checks.check(program->check((*model)->stream()), "no launch ran out of time");
-        const auto ids = (*model)->sequence().read_tokens(0, tokens + 1, (*model)->stream());
-        if (!checks.check(ids, "tokens read")) return;
-        runs.push_back(*ids);
-      }
-      checks.check(runs[0] == runs[1], label + ": " + std::to_string(tokens) + " tokens are the same twice");
+      if (!decode_twice(**model, std::string(name) + ", " + what, *config, bench.quick ? 100 : 1000, checks)) return;
     }
+  }
+}
+
+void test_longest(const Bench& bench, Checks& checks) {
+  constexpr int kTokens = 10'000;
+  auto model = bench.model("llama-3.2-1b", kTokens + 240);
+  if (!checks.check(model, "llama-3.2-1b opens")) return;
+  for (const auto& [what, text] : kLongConfigs) {
+    auto config = config_of(text);
+    if (!checks.check(config, what)) continue;
+    if (config->kernel.publish == Publish::Flagged) config->fusion.combine_o = true;
+    if (!decode_twice(**model, std::string("llama-3.2-1b, ") + what, *config, kTokens, checks)) return;
   }
 }
 
