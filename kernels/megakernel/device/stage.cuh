@@ -324,7 +324,7 @@ template <int Quads, class Put>
 __device__ __forceinline__ void combine_quads(const Block& block, const Params& p, const TaskDesc& task, u32 index, u32 seq, u32 first, u32 end,
                                               Put put) {
   constexpr u32 kFew = kFlagged || kConsumerWarps > 8 ? 2 : 4;  // by registers
-  constexpr u32 kMost = kConsumerWarps > 8 ? kFew : 8 / Quads, kMany = kSplits < kMost ? kSplits : kMost;
+  constexpr u32 kMost = kFlagged || kConsumerWarps > 8 ? kFew : 8 / Quads, kMany = kSplits < kMost ? kSplits : kMost;
   const auto quad_of = [&](int i) { return first + i * kConsumers; };
   const auto there = [&](int i) { return first + i * kConsumers < end; };
   const auto seq_of = [&](int) { return seq; };
