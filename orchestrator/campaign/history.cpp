@@ -26,7 +26,8 @@ std::string hypothesis_in(const Json& verdict) {
 Result<Json> hypotheses(sql::Connection& c, CampaignId id) {
   Json out = Json::array();
   AMK_TRY(row, c.query("SELECT v.id, v.secret, v.json, k.schedule_id, e.outcome, e.latency_us, e.description, e.id FROM verdicts v "
-                       "JOIN configs k ON k.id = v.config LEFT JOIN experiments e ON e.verdict = v.id "
+                       "JOIN configs k ON k.id = v.config LEFT JOIN experiments e INDEXED BY experiments_config "
+                       "ON e.config = v.config AND e.campaign = v.campaign AND e.verdict = v.id "
                        "WHERE v.id > (SELECT COALESCE(MAX(id), 0) - 5000 FROM verdicts) AND v.campaign = ?1 "
                        "AND (instr(v.json, ?2) > 0 OR COALESCE(e.description, '') != '') ORDER BY v.id DESC LIMIT ?3",
                        raw(id), kHypothesisMark, static_cast<std::int64_t>(kHypothesesShown)));

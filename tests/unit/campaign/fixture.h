@@ -2,8 +2,11 @@
 #pragma once
 
 #include <doctest/doctest.h>
+#include <sqlite3.h>
 
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "core/base/parse_json.h"
@@ -41,6 +44,34 @@ std::string reason_of(const Result<T>& result) {
   return result || !result.error().data.contains("reason") ? "" : result.error().data["reason"].template get<std::string>();
 }
 
+// Fails the test, when it ends, for every statement that SQLite answered through an index made for that one question: it would be made of all
+// experiments each time, and a test is too small for that to show.
+struct NoAutomaticIndexes {
+  NoAutomaticIndexes() { sqlite3_auto_extension(reinterpret_cast<void (*)()>(watch)); }  // of every connection opened from now on; once is enough
+  ~NoAutomaticIndexes() {
+    const std::lock_guard lock(mutex());
+    for (const std::string& statement : found()) FAIL_CHECK(statement);
+    found().clear();
+  }
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+  static std::set<std::string>& found() {
+    static std::set<std::string> statements;
+    return statements;
+  }
+  static int watch(sqlite3* db, const char**, const void*) {
+    const auto done = [](unsigned, void*, void* statement, void*) {
+      auto* s = static_cast<sqlite3_stmt*>(statement);
+      const std::lock_guard lock(mutex());
+      if (sqlite3_stmt_status(s, SQLITE_STMTSTATUS_AUTOINDEX, 0) > 0) found().insert(sqlite3_sql(s));
+      return 0;
+    };
+    return sqlite3_trace_v2(db, SQLITE_TRACE_PROFILE, done, nullptr);
+  }
+};
+
 struct Lab {
   explicit Lab(CampaignPolicy policy = {}, const std::string& device_kind = "cpu") {
     open_store();
@@ -68,6 +99,7 @@ struct Lab {
   Recorded run(const Verdict& v) { return must(service->finish(begin(v.config), v)); }
   Recorded run(int n, double latency_us) { return run(verdict_of(config(n), latency_us)); }
 
+  NoAutomaticIndexes watched;  // goes last
   TempFolder folder;
   FakeClock clock;
   std::unique_ptr<Store> store;
