@@ -2,10 +2,10 @@
 // bench_decode --model llama-3.2-1b [--configs FILE] [--check TOKENS] [--positions 192:320[,8128:8256…]] [--rounds 5] [--max-seq 512] [--cache DIR]
 // [--trace FILE]
 //              [--neighbours 1]
-// FILE: one JSON object a line, {"name": …, "config": {…}, "batch": …}. --neighbours 1: besides the first config, each of its knobs moved alone to
-// each other value (an ablation). Prints one JSON object a line. MODEL@b8: every config is built for eight sequences a launch and for one, unless its
-// "batch" says which; a checked batch must give each sequence the bits that it has alone; the last line is the ratio of the fastest batch to the
-// fastest single sequence, timed in turn in this run.
+// FILE: one JSON object a line, {"name": …, "config": {…}, "batch": …, "launch": steps of a launch while timed}. --neighbours 1: besides the first
+// config, each of its knobs moved alone to each other value (an ablation). Prints one JSON object a line. MODEL@b8: every config is built for eight
+// sequences a launch and for one, unless its "batch" says which; a checked batch must give each sequence the bits that it has alone; the last line is
+// the ratio of the fastest batch to the fastest single sequence, timed in turn in this run.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -38,6 +38,7 @@ struct Entry {
   std::string name;
   ScheduleConfig config;
   int batch = 1;
+  int launch = 0;  // steps of a launch; 0: as many as the program has
   BuiltCandidate built;
   std::unique_ptr<DeviceProgram> program;
   std::string error;
@@ -158,7 +159,7 @@ Result<double> time_tokens(GpuModel& model, Entry& e, int first, int last) {
   options.feed_back = true;
   for (int p = first; p < last; p += options.steps) {
     options.position = p;
-    options.steps = std::min(e.program->plan().steps, last - p);
+    options.steps = std::min(e.launch > 0 ? std::min(e.launch, e.program->plan().steps) : e.program->plan().steps, last - p);
     AMK_CHECK(model.enqueue(*e.program, options));
   }
   AMK_CHECK(end.record(model.stream()));
@@ -194,6 +195,7 @@ Result<std::vector<Entry>> read_entries(const std::string& path, const ModelRef&
     e.name = json.value("name", "");
     e.config = config;
     e.batch = json.value("batch", ref.batch);
+    e.launch = json.value("launch", 0);
     if (e.batch != 1 && e.batch != ref.batch) return bad_field("batch", e.batch, "1 or " + std::to_string(ref.batch));
     const bool both = ref.batch > 1 && !json.contains("batch");
     entries.push_back(std::move(e));

@@ -485,6 +485,7 @@ class Planner {
     define("SEG_Q", q_.seg);
     define("SEG_INTER", inter_.seg);
     define("FULL_BARRIERS", options_.full_barriers ? 1 : 0);
+    if (options_.full_barriers) r.options.emplace_back("-lineinfo");  // racecheck then names lines
     define("TRACE", options_.trace ? 1 : 0);
     define("TRACE_TASKS", options_.trace ? longest_queue_ : 1);
   }

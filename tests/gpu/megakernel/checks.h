@@ -60,6 +60,7 @@ void test_instruction(const Bench& bench, Checks& checks);      // every instruc
 void test_steps(const Bench& bench, Checks& checks);            // several steps a launch, each to the bit as by one
 void test_sanitize_steps(const Bench& bench, Checks& checks);   // a few of them, for compute-sanitizer; only when asked for
 void test_racecheck_steps(const Bench& bench, Checks& checks);  // likewise, with full barriers
+void test_racecheck_steps_batch(const Bench& bench, Checks& checks);
 void test_sanitize_batch(const Bench& bench, Checks& checks);   // a few steps of three sequences, for compute-sanitizer; only when asked for
 void test_racecheck_batch(const Bench& bench, Checks& checks);  // likewise, with full barriers
 void test_long(const Bench& bench, Checks& checks);             // a thousand tokens, bit for bit

@@ -103,6 +103,7 @@ int main(int argc, char** argv) {
                         {"sanitize-batch", test_sanitize_batch, true},
                         {"sanitize-steps", test_sanitize_steps, true},
                         {"racecheck-steps", test_racecheck_steps, true},
+                        {"racecheck-steps-batch", test_racecheck_steps_batch, true},
                         {"racecheck", test_racecheck, true},
                         {"racecheck-batch", test_racecheck_batch, true},
                         {"barriers-arrive", test_barriers_arrive, true},
