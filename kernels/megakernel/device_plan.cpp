@@ -397,11 +397,11 @@ class Planner {
   }
 
   Status check_shared() {
-    const amk_vm::SharedLayout layout = amk_vm::shared_layout(
-        static_cast<std::uint32_t>(slots_), static_cast<std::uint32_t>(slot_bytes_), static_cast<std::uint32_t>(act_bytes_),
-        static_cast<std::uint32_t>(program_.batch * partial_floats_), static_cast<std::uint32_t>(spec_.head_dim),
-        static_cast<std::uint32_t>(config_.kernel.publish == Publish::Confirmed ? consumer_warps_ * 32 : 0),
-        static_cast<std::uint32_t>(program_.batch), static_cast<std::uint32_t>(persistent_ ? config_.threads_per_block / 32 : 0));
+    const amk_vm::SharedLayout layout =
+        amk_vm::shared_layout(static_cast<std::uint32_t>(slots_), static_cast<std::uint32_t>(slot_bytes_), static_cast<std::uint32_t>(act_bytes_),
+                              static_cast<std::uint32_t>(program_.batch * partial_floats_), static_cast<std::uint32_t>(spec_.head_dim),
+                              static_cast<std::uint32_t>(config_.kernel.publish == Publish::Confirmed ? consumer_warps_ * 32 : 0),
+                              static_cast<std::uint32_t>(program_.batch), persistent_);
     plan_.shared_bytes = layout.tables + table_bytes_;
     if (plan_.shared_bytes <= limits_.smem_optin_bytes) return {};
     const std::int64_t fixed = plan_.shared_bytes - slots_ * slot_bytes_;

@@ -138,9 +138,10 @@ template <int T>
 __device__ constexpr u32 slice_bytes(u32 elements) {
   return elements * kBytesOf<T> * (kFlagged ? 2 : 1);
 }
-// Which step of the launch this warp is in, and the first sequence's position there; 0 where there is one step. block.cuh.
+// Of the step of the launch that this block's consumers are in; block.cuh.
 __device__ __forceinline__ u32 step_now();
 __device__ __forceinline__ int first_position_now();
+__device__ __forceinline__ u32 tag_base_now();
 // Of a sequence in some step of the launch.
 __device__ __forceinline__ int position_at(const Params& p, u32 seq, u32 step) {
   if constexpr (kPersistent) {
@@ -156,7 +157,7 @@ __device__ __forceinline__ int position_of(const Params& p, u32 seq) {
 }
 // Added to every tag of this step.
 __device__ __forceinline__ u32 tag_base(const Params& p) {
-  if constexpr (kPersistent) return p.tag_base + step_now() * p.step_tags;
+  if constexpr (kPersistent) return tag_base_now();
   return p.tag_base;
 }
 // Of this step and sequence.

@@ -12,24 +12,26 @@ constexpr u32 kPollsPerCheck = 64;  // between looks at the clock: a poll is a t
 
 extern __shared__ __align__(128) u8 shared_base[];
 
-// Of a warp of a block of several steps a launch: its step, its (first) position, and when a wait of that step must be over. Warps are not in the
-// same step; each reads only its own, so that no register is held for it through the loop over tasks.
-__device__ __forceinline__ u32 warp_record() { return shared_address(shared_base) + kShared.warps + thread_index() / 32 * 16; }
+// Several steps a launch: what of them the consumers are in lies in shared memory, where no register is held for it through the loop over tasks. It
+// is read at fixed addresses: an address made from the thread's number would stall each reader.
+enum StepWord : u32 { kStepNumber, kStepPosition, kStepTags, kStepEpoch };  // position: of the first sequence
+template <StepWord Word>
+__device__ __forceinline__ u32 step_word() {
+  u32 v;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(shared_address(shared_base) + kShared.step + Word * 4));
+  return v;
+}
 __device__ __forceinline__ u32 step_now() {
   if constexpr (!kPersistent) return 0;
-  u32 step;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(step) : "r"(warp_record()));
-  return step;
+  return step_word<kStepNumber>();
 }
-__device__ __forceinline__ int first_position_now() {
-  int position;
-  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(position) : "r"(warp_record() + 4));
-  return position;
-}
-// By one lane; the others of its warp read it behind a __syncwarp.
+__device__ __forceinline__ int first_position_now() { return static_cast<int>(step_word<kStepPosition>()); }
+__device__ __forceinline__ u32 tag_base_now() { return step_word<kStepTags>(); }
+// By one thread while no consumer reads.
 __device__ __forceinline__ void enter_step(const Params& p, u32 step) {
-  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(warp_record()), "r"(step), "r"(position_at(p, 0, step)) : "memory");
-  asm volatile("st.shared.u64 [%0], %1;" ::"r"(warp_record() + 8), "l"(global_time_ns() + p.budget_ns) : "memory");
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared_base) + kShared.step), "r"(step), "r"(position_at(p, 0, step)),
+               "r"(p.tag_base + step * p.step_tags), "r"(p.epoch + static_cast<int>(step))
+               : "memory");
 }
 
 // A task's staged input vectors.
@@ -55,6 +57,10 @@ struct Block {
   __device__ __forceinline__ int& finished_tasks() const { return *reinterpret_cast<int*>(shared_base + kShared.control + 4); }
   __device__ __forceinline__ int finished_so_far() const { return atomicAdd(&finished_tasks(), 0); }
   __device__ __forceinline__ volatile u64& deadline_ns() const { return *reinterpret_cast<volatile u64*>(shared_base + kShared.control + 16); }
+  // Several steps a launch: when a wait of a step must be over, the consumers' and the producer's.
+  __device__ __forceinline__ volatile u64& step_deadline_ns(bool producer) const {
+    return *reinterpret_cast<volatile u64*>(shared_base + kShared.step + 16 + (producer ? 8 : 0));
+  }
   __device__ __forceinline__ volatile int& leave_step() const { return *reinterpret_cast<volatile int*>(shared_base + kShared.control + 28); }
   __device__ __forceinline__ volatile AbortReport& report() const {
     return *reinterpret_cast<volatile AbortReport*>(shared_base + kShared.control + 32);
@@ -93,12 +99,9 @@ __device__ __forceinline__ u64 cache_row(u32 seq, u32 layer, u32 which, u32 head
   return (((static_cast<u64>(layer) * 2 + which) * kKvHeads + head) * kMaxSeq + position) * kHeadDim;
 }
 
-// When a wait has lasted too long: the launch's budget, or a step's from when this warp began it.
+// When a wait has lasted too long: the launch's budget, or a step's since it began.
 __device__ __forceinline__ u64 deadline_of(const Block& block) {
-  if constexpr (!kPersistent) return block.deadline_ns();
-  u64 deadline;
-  asm volatile("ld.shared.u64 %0, [%1];" : "=l"(deadline) : "r"(warp_record() + 8));
-  return deadline;
+  return kPersistent ? block.step_deadline_ns(thread_index() >= kConsumers) : block.deadline_ns();
 }
 
 // True when this launch is over: somebody ran out of time, or this thread just did and leaves what it waited for in `report`. Inline: a call
@@ -149,7 +152,7 @@ __device__ __forceinline__ void wait_barrier(const Block& block, u32 bar, u32 pa
 }
 
 __device__ __forceinline__ void wait_counter(const Block& block, const Params& p, const WaitDesc& wait, u32 task) {
-  const int epoch = kPersistent ? p.epoch + static_cast<int>(step_now()) : p.epoch;
+  const int epoch = kPersistent ? static_cast<int>(step_word<kStepEpoch>()) : p.epoch;
   const int need = epoch * static_cast<int>(wait.fan_in) + static_cast<int>(wait.target);
   const int* counter = p.counters + wait.counter * kCounterStride;
   int have = load_acquire(counter);

@@ -101,12 +101,12 @@ struct Params {
 
 // Byte offsets in a block's dynamic shared memory; the tables (this SM's TaskDescs, then WaitDescs) come last.
 struct SharedLayout {
-  u32 ring, act, partials, rows, scratch, rope, barriers, partial_barriers, sinks, control, warps, tables;
+  u32 ring, act, partials, rows, scratch, rope, barriers, partial_barriers, sinks, control, step, tables;
 };
 constexpr u32 align_up(u32 value, u32 to) { return (value + to - 1) / to * to; }
-// `partial_floats`: of one of the two buffers, all sequences together. `step_warps`: warps of a block of several steps a launch; 0 for one.
+// `partial_floats`: of one of the two buffers, all sequences together. `several`: steps a launch.
 constexpr SharedLayout shared_layout(u32 slots, u32 slot_bytes, u32 act_bytes, u32 partial_floats, u32 head_dim, u32 sink_words, u32 batch,
-                                     u32 step_warps) {
+                                     bool several) {
   SharedLayout s{};
   s.ring = 0;
   s.act = align_up(slots * slot_bytes, 128);
@@ -115,12 +115,13 @@ constexpr SharedLayout shared_layout(u32 slots, u32 slot_bytes, u32 act_bytes, u
   // kBatchUnitsMax units of sums; scratch: one float a warp; both, and a row of the RoPE table (of two steps in turn), for each sequence.
   s.scratch = align_up(s.rows + batch * 16 * 8 * 4, 16);
   s.rope = s.scratch + batch * 32 * 4;
-  s.barriers = align_up(s.rope + (step_warps > 0 ? 2 : 1) * batch * head_dim * 4, 16);
+  s.barriers = align_up(s.rope + (several ? 2 : 1) * batch * head_dim * 4, 16);
   s.partial_barriers = s.barriers + 2 * slots * 8;  // barriers: full and empty of each slot; of a batch also of the two buffers of partial sums
   s.sinks = s.partial_barriers + (batch > 1 ? 4 * 8 : 0);
   s.control = align_up(s.sinks + sink_words * 4, 16);
-  s.warps = s.control + 64;  // control: aborted, finished ring tasks, leave, waits' offset, deadline, four bytes spare, leave between steps, report
-  s.tables = s.warps + step_warps * 16;  // a warp's step, the first sequence's position there, and its deadline
+  // control: aborted, finished ring tasks, leave, waits' offset, deadline, four bytes spare, leave between steps, report
+  s.step = s.control + 64;
+  s.tables = s.step + (several ? 32 : 0);  // step: StepWord, the consumers' deadline in it, the producer's
   return s;
 }
 

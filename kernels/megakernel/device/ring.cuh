@@ -71,13 +71,6 @@ __device__ __forceinline__ void copy_chunk(const Block& block, const u8* from, u
   async_copy_arrive(block.full(slot));
 }
 
-// The producer's: alone or all lanes.
-__device__ __forceinline__ void enter_step_together(const Params& p, u32 step) {
-  if constexpr (!kBulk) __syncwarp();
-  if (kBulk || threadIdx.x % 32 == 0) enter_step(p, step);
-  if constexpr (!kBulk) __syncwarp();
-}
-
 // With bulk copies lane 0 works alone; with cp.async the whole warp copies and waits together. Steps of one launch follow one another without a
 // break: the next step's first weights are on their way while this one's argmax is.
 __device__ void produce(const Block& block, const Params& p, const QueueDesc& queue) {
@@ -96,7 +89,11 @@ __device__ void produce(const Block& block, const Params& p, const QueueDesc& qu
     for (u32 n = 0; n < tasks; ++n) {  // of the launch
       if constexpr (kPersistent) {
         i = i + 1 < queue.stream_count && n > 0 ? i + 1 : 0;
-        if (i == 0) enter_step_together(p, n / queue.stream_count);
+        if (i == 0) {
+          if constexpr (!kBulk) __syncwarp();
+          if (kBulk || threadIdx.x % 32 == 0) block.step_deadline_ns(true) = global_time_ns() + p.budget_ns;
+          if constexpr (!kBulk) __syncwarp();
+        }
       } else {
         i = n;
       }

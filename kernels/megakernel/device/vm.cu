@@ -5,53 +5,54 @@
 
 namespace amk_vm {
 
-// The rows of the RoPE table of the step after this warp's, on their way to the place that the step before used.
+// The rows of the RoPE table of a later step, on their way to the place that the step before it does not use.
 __device__ __forceinline__ void prefetch_rope(const Params& p, u32 step) {
-  const u32 pieces = kBatch * kHeadDim / 4;  // of 16 bytes
+  constexpr u32 kPieces = kHeadDim / 4;  // of 16 bytes
   const u32 to = shared_address(shared_base) + kShared.rope + step % 2 * kBatch * kHeadDim * 4;
-  for (u32 i = thread_index(); i < pieces; i += kConsumers) {
-    const u32 seq = i / (kHeadDim / 4), piece = i % (kHeadDim / 4);
-    async_copy16(to + i * 16, p.rope + static_cast<u64>(position_at(p, seq, step)) * kHeadDim + piece * 4);
-  }
+#pragma unroll 1
+  for (u32 i = thread_index(); i < kBatch * kPieces; i += kConsumers)
+    async_copy16(to + i * 16, p.rope + static_cast<u64>(position_at(p, i / kPieces, step)) * kHeadDim + i % kPieces * 4);
 }
 
-// Several steps a launch, consumer warps: begins `step` when the step before is over on every SM, whose cache rows a task may then load before its
-// own waits. False: leave.
-__device__ __forceinline__ bool begin_step(const Block& block, const Params& p, u32 step) {
-  __syncwarp();
-  if (thread_index() % 32 == 0) enter_step(p, step);
-  asm volatile("cp.async.wait_all;" ::: "memory");  // this step's RoPE rows
-  __syncwarp();
+// Several steps a launch, consumer warps, behind a step's tasks: begins the next when this one is over on every SM, whose cache rows a task may then
+// load before its own waits. False: there is none, or the block leaves.
+__device__ __forceinline__ bool next_step(const Block& block, const Params& p) {
+  const u32 next = step_now() + 1;
+  if (next == static_cast<u32>(p.steps)) return false;
+  asm volatile("cp.async.wait_all;" ::: "memory");  // its RoPE rows
   if (thread_index() < 32) {
     const QueueDesc& queue = p.queues[block.sm()];
-    const u32 waits = step > 0 ? __ldg(&queue.step_count) : 0, first = __ldg(&queue.step_first);
-    for (u32 i = thread_index(); i < waits; i += 32) wait_counter(block, p, block.waits()[first + i], 0);
+    const WaitDesc* waits = block.waits() + __ldg(&queue.step_first);
+    const u32 count = __ldg(&queue.step_count);
+#pragma unroll 1
+    for (u32 i = thread_index(); i < count; i += 32)
+      wait_counter(block, p, {waits[i].counter, waits[i].fan_in, waits[i].fan_in, 0}, 0);  // this step's
     __syncwarp();
     if (thread_index() == 0) block.leave_step() = block.aborted();
   }
-  consumer_barrier();  // also: every warp is through with the step before
+  consumer_barrier();  // every warp is through with this step
   if (block.leave_step() != 0) return false;
-  if (step + 1 < static_cast<u32>(p.steps)) prefetch_rope(p, step + 1);
+  if (thread_index() == 0) {
+    enter_step(p, next);
+    block.step_deadline_ns(false) = global_time_ns() + p.budget_ns;
+  }
+  consumer_barrier();
+  if (next + 1 < static_cast<u32>(p.steps)) prefetch_rope(p, next + 1);
   return true;
 }
 
 __device__ __forceinline__ void consume(const Block& block, const Params& p, u32 task_count) {
   Consumer consumer;
-  bool stays = !kPersistent || (task_count > 0 && begin_step(block, p, 0));
+  if (kPersistent && p.steps > 1) prefetch_rope(p, 1);
 #pragma unroll 1
-  for (u32 i = 0; stays && i < task_count;) {
+  for (u32 i = 0; i < task_count;) {
     const TaskDesc& task = block.task(i);
-    stays = task.op == kOpGemv            ? gemv(block, p, task, i, consumer)
-            : task.op == kOpAttentionTile ? attention(block, p, task, i)
-                                          : elementwise(block, p, task, i);
+    const bool stays = task.op == kOpGemv            ? gemv(block, p, task, i, consumer)
+                       : task.op == kOpAttentionTile ? attention(block, p, task, i)
+                                                     : elementwise(block, p, task, i);
     if (!stays) break;
     ++i;
-    if (kPersistent && i == task_count) {
-      const u32 step = step_now() + 1;
-      if (step == static_cast<u32>(p.steps)) break;
-      stays = begin_step(block, p, step);
-      i = 0;
-    }
+    if (kPersistent && i == task_count && next_step(block, p)) i = 0;
   }
   if (threadIdx.x == 0 && block.aborted() != 0) report_abort(block, p);
 }
@@ -72,6 +73,10 @@ extern "C" __global__ void __launch_bounds__(kBlockThreads, 1) amk_megakernel(co
     block.aborted() = 0;
     block.finished_tasks() = 0;
     block.deadline_ns() = global_time_ns() + p.budget_ns;
+    if constexpr (kPersistent) {
+      enter_step(p, 0);
+      block.step_deadline_ns(false) = block.step_deadline_ns(true) = block.deadline_ns();
+    }
     block.waits_offset() = kShared.tables + queue.task_count * static_cast<u32>(sizeof(TaskDesc));
 #if __CUDA_ARCH__ >= 900
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

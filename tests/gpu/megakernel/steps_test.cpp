@@ -149,13 +149,13 @@ void test_wrong_order(const Bench& bench, GpuModel& model, Checks& checks) {
       {"nothing", "block.cuh", "", ""},
       {"nothing, flagged", "block.cuh", "", "", true},
       {"the first step's position in all", "base.cuh", "p.positions[seq] + static_cast<int>(step)", "p.positions[seq]"},
-      {"the first step's epoch in all", "block.cuh", "p.epoch + static_cast<int>(step_now())", "p.epoch"},
-      {"the first step's tags in all", "base.cuh", "return p.tag_base + step_now() * p.step_tags;", "return p.tag_base;", true},
+      {"the first step's epoch in all", "block.cuh", "static_cast<int>(step_word<kStepEpoch>()) : p.epoch", "p.epoch : p.epoch"},
+      {"the first step's tags in all", "base.cuh", "return tag_base_now();", "return p.tag_base;", true},
       {"one RoPE row for all steps", "block.cuh", "(kPersistent ? step_now() % 2 * kBatch : 0)", "0"},
       {"every step's logits in the first row", "base.cuh", "step_now() * p.step_rows + seq", "seq"},
       {"the argmax written nowhere", "elementwise.cuh", "if (next >= p.given[seq])", "if (next < 0)"},
       {"the argmax over the given text", "elementwise.cuh", "if (next >= p.given[seq])", "if (next > 0)"},
-      {"a step that begins without the argmax", "vm.cu", "step > 0 ? __ldg(&queue.step_count) : 0", "0"},
+      {"a step that begins without the argmax", "vm.cu", "const u32 count = __ldg(&queue.step_count);", "const u32 count = 0;"},
   };
   const auto plain = model.build(with_steps({}, 8)), tagged = model.build(with_steps(flagged, 8));
   auto one = program_of(model, {}), one_flagged = program_of(model, flagged);

@@ -305,14 +305,14 @@ TEST_CASE("plan: several steps a launch: the edges between steps are the SM's ow
     CHECK(mine.find("-DAMK_PERSISTENT=1 ") != std::string::npos);
     if (options.empty()) options = mine;
     CHECK(mine == options);
-    // The record of each warp and a second row of the RoPE table.
+    // The record of the step, a second row of the RoPE table.
     ScheduleConfig one = config;
     one.kernel.tokens_per_launch = 1;
     const auto single_program = lowered(spec, one, kHopper);
     const auto single = plan_device(*single_program, one, kHopper);
     REQUIRE(single);
-    CHECK(plan->shared_bytes - single->shared_bytes >= 9 * 16 + spec.head_dim * 4 + 16);
-    CHECK(plan->shared_bytes - single->shared_bytes <= 9 * 16 + spec.head_dim * 4 + 16 + 64);
+    CHECK(plan->shared_bytes - single->shared_bytes >= 32 + spec.head_dim * 4 + 16);
+    CHECK(plan->shared_bytes - single->shared_bytes <= 32 + spec.head_dim * 4 + 16 + 64);
     for (const auto& queue : single->queues) CHECK(queue.step_count == 0);
     // A program of the other kind than the config's.
     CHECK(rule_of(plan_device(*single_program, config, kHopper)) == "step-sync");
