@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/json.h"
 #include "core/schedule/space.h"
 #include "core/target/gpu_target.h"
 #include "kernels/verdict.h"
@@ -50,6 +51,9 @@ class Workload {
   virtual Result<Point> point_of(const Json& canonical) const = 0;
   virtual Json config_at(const Point& point) const = 0;
   virtual std::string schedule_id(const Json& canonical) const = 0;
+  // The fastest config on record for this workload and GPU, {"config", "latency_us", "evidence"}; null where there is none. Keys that `config` lacks
+  // are defaults. Corrupt when the record is damaged.
+  virtual Result<Json> tuned() const { return Json(nullptr); }
 
   // Analytic latency of a config in µs, without touching weights; Rejected when it cannot run.
   Result<double> predict_us(const Json& canonical) const { return predict_us(canonical, Progress{}); }

@@ -62,13 +62,15 @@ std::size_t SearchSpace::index_of(std::string_view knob) const {
 
 Json to_json(const SearchSpace& space) {
   Json knobs = Json::array();
-  for (const Knob& knob : space.knobs)
-    knobs.push_back({{"name", knob.name},
-                     {"kind", to_string(knob.kind)},
-                     {"choices", knob.choices},
-                     {"default", knob.choices.at(knob.default_index)},
-                     {"meaning", knob.meaning},
-                     {"unit", knob.unit}});
+  for (const Knob& knob : space.knobs) {
+    Json row = {{"name", knob.name},
+                {"kind", to_string(knob.kind)},
+                {"choices", knob.choices},
+                {"default", knob.choices.at(knob.default_index)},
+                {"meaning", knob.meaning}};
+    if (!knob.unit.empty()) row["unit"] = knob.unit;  // agents read all of it: what says nothing is left out
+    knobs.push_back(std::move(row));
+  }
   Json constraints = Json::array();
   for (const Constraint& constraint : space.constraints) constraints.push_back({{"name", constraint.name}, {"reason", constraint.reason}});
   return {{"knobs", std::move(knobs)}, {"constraints", std::move(constraints)}, {"size", space.size()}};

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "core/base/json.h"
+#include "core/base/resources.h"
 #include "core/program/packing.h"
 #include "core/program/program_json.h"
 #include "core/program/validator.h"
@@ -11,6 +12,7 @@
 #include "core/target/cost_model.h"
 #include "kernels/megakernel/cpu_check.h"
 #include "kernels/megakernel/gpu_model.h"
+#include "kernels/megakernel/tuned_configs.h"
 
 namespace amk {
 namespace {
@@ -180,6 +182,16 @@ Result<std::shared_ptr<const Program>> MegakernelWorkload::prove(const ScheduleC
   AMK_TRY(plan, plan_device(program, config, limits_of(target_)));
   (void)plan;
   return std::make_shared<const Program>(std::move(program));
+}
+
+Result<Json> MegakernelWorkload::tuned() const {
+  AMK_TRY(resources, find_resources());
+  AMK_TRY(entries, load_tuned_configs(resources.config() / "tuned" / "megakernel.json"));
+  const TunedConfig* fastest = nullptr;
+  for (const TunedConfig& e : entries)
+    if (e.model == id() && e.gpu == target_.name && (fastest == nullptr || e.latency_us < fastest->latency_us)) fastest = &e;
+  if (fastest == nullptr) return Json(nullptr);
+  return Json{{"config", fastest->config}, {"latency_us", fastest->latency_us}, {"evidence", fastest->evidence}};
 }
 
 Result<double> MegakernelWorkload::predict_us(const Json& canonical, const Progress& progress) const {

@@ -42,6 +42,7 @@ class MegakernelWorkload final : public Workload {
   Result<Point> point_of(const Json& canonical) const override;
   Json config_at(const Point& point) const override;
   std::string schedule_id(const Json& canonical) const override;
+  Result<Json> tuned() const override;
 
   using Workload::predict_us;
   Result<double> predict_us(const Json& canonical, const Progress& progress) const override;

@@ -15,11 +15,24 @@
 namespace amk {
 namespace {
 
-// The keys of `to` that differ from those of `from`, whole.
-Json changed_keys(const Json& from, const Json& to) {
+// `value` without the members that are as in `defaults`: what a config lacks is a default.
+Json without_defaults(const Json& value, const Json& defaults) {
+  if (!value.is_object() || !defaults.is_object()) return value;
   Json out = Json::object();
-  for (const auto& [key, value] : to.items())
-    if (const auto at = from.find(key); at == from.end() || *at != value) out[key] = value;
+  for (const auto& [key, member] : value.items()) {
+    const auto given = defaults.find(key);
+    if (given == defaults.end() || *given != member) out[key] = given == defaults.end() ? member : without_defaults(member, *given);
+  }
+  return out;
+}
+
+// What to put in place of keys of `from` to get `to`: its keys that differ, each whole but for what is a default.
+Json changed_keys(const Json& from, const Json& to, const Json& defaults) {
+  Json out = Json::object();
+  for (const auto& [key, value] : to.items()) {
+    const auto at = from.find(key);
+    if (at == from.end() || *at != value) out[key] = without_defaults(value, defaults.value(key, Json(nullptr)));
+  }
   return out;
 }
 
@@ -91,7 +104,7 @@ void add_suggestions(Json& out, const Workload& workload, const Point& incumbent
   const Suggestions chosen = suggest(archive, incumbent, model, kSuggestions);
 
   const SearchSpace& space = workload.space();
-  const Json now = workload.config_at(incumbent);
+  const Json now = workload.config_at(incumbent), defaults = workload.default_config();
   for (const Suggestion& s : chosen.best) {
     const Knob& knob = space.knobs[s.knob];
     const double change = 100.0 * (s.estimate.us / now_us - 1.0);
@@ -100,7 +113,7 @@ void add_suggestions(Json& out, const Workload& workload, const Point& incumbent
                         : std::string("the cost model cannot tell it from the incumbent; an evaluation can");
     // `set`: what to put into the incumbent's config. A knob's name alone does not say it: one group of operators is a choice of the whole list.
     Json row = {{"change", {{knob.name, knob.choices[s.point[s.knob]]}}},
-                {"set", changed_keys(now, workload.config_at(s.point))},
+                {"set", changed_keys(now, workload.config_at(s.point), defaults)},
                 {"predicted_us", rounded(s.estimate.us)}};
     if (correction != nullptr) {
       row["ci95_us"] = {rounded(s.estimate.low_us), rounded(s.estimate.high_us)};
@@ -156,6 +169,11 @@ Result<Json> Service::propose(const std::string& model, const std::string& gpu, 
   out["incumbent_is"] = best ? "best" : "default";
   if (best && best->latency_us) out["incumbent_latency_us"] = *best->latency_us;
   out["incumbent_predicted_us"] = predicted ? Json(*predicted) : Json(nullptr);
+  AMK_TRY(tuned, workload.tuned());
+  if (!tuned.is_null()) {
+    AMK_TRY(config, workload.canonical(tuned["config"]));
+    if (workload.schedule_id(config) != workload.schedule_id(incumbent)) out["tuned"] = std::move(tuned);
+  }
   out["search_space"] = to_json(space);
   out["space_size"] = space.size();
   out["tried"] = {{"experiments", tried.size()}, {"counts", counts}, {"around_incumbent", around}};

@@ -302,6 +302,11 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
     ++consumer.batches;
   }
   if constexpr (kBatch > 1) {
+    const auto signal = [&] {
+      if (thread_index() == 0 && task.signal != kNoOffset)
+        signal_counter(p.counters + task.signal * kCounterStride, (task.fused & kSignalsStep) != 0);
+      trace_mark(p, index, kMarkPublished, thread_index() == 0);
+    };
     if (finishes) {
       if (warp == 0) {
         wait_barrier(block, block.sums_full((consumer.batches - 1) % 2), (consumer.batches - 1) / 2 % 2);
@@ -311,10 +316,14 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
       finish_batch((units - 1) / batch_units * batch_units, consumer.batches - 1);
       epilogue.finish(index);
       epilogue.out.settle(block.sink());
-      finishers_barrier<kBatch>(warp == 0);
-      if (thread_index() == 0 && task.signal != kNoOffset)
-        signal_counter(p.counters + task.signal * kCounterStride, (task.fused & kSignalsStep) != 0);
-      trace_mark(p, index, kMarkPublished, thread_index() == 0);
+      if constexpr (!kFullBarriers) {
+        finishers_barrier<kBatch>(warp == 0);
+        signal();
+      }
+    }
+    if constexpr (kFullBarriers) {
+      consumer_barrier();
+      signal();
     }
   } else {
     if (warp == kConsumerWarps - 1) epilogue.finish(index);

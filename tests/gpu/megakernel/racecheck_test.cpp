@@ -1,7 +1,8 @@
 // What racecheck makes of a named barrier at which some warps only arrive. The kernel below has no race: every store to `sums` comes before a
 // `bar.sync 1` of all warps, every load after it, and the next store after another one. Warps other than the last arrive at barrier 3 where the last
-// one waits, as those of the megakernel do with their partial sums; `Full` lets all of them wait there and changes nothing else. A tool that reports
-// the one and not the other does not model `bar.arrive`, and what it says of the megakernel's arrivals is of the same kind.
+// one waits, as those of the megakernel do with their partial sums; `full` lets all of them wait there and changes nothing else. A tool that reports
+// the one and not the other does not model `bar.arrive`, and what it says of the megakernel's arrivals is of the same kind. `some`: as `full`, and
+// three warps meet at a barrier of their own, as those do that finish a sequence each of a batch.
 #include "checks.h"
 
 #include "kernels/evaluator/build_cache.h"
@@ -14,14 +15,15 @@ constexpr int kWarps = 8, kRounds = 64;
 
 constexpr const char* kSource = R"(
 constexpr int kWarps = 8;
-template <bool Full>
+enum Kind { kArrive, kFull, kSome };
+template <Kind K>
 __device__ void rounds(float* out, int count) {
   __shared__ float sums[kWarps], handed[kWarps];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   float value = warp + 1;
   for (int round = 0; round < count; ++round) {
     if (lane == 0) handed[warp] = value;
-    if (warp == kWarps - 1 || Full) {
+    if (warp == kWarps - 1 || K != kArrive) {
       asm volatile("bar.sync 3, 256;" ::: "memory");
       if (warp == kWarps - 1) {
         value = 0;
@@ -31,6 +33,7 @@ __device__ void rounds(float* out, int count) {
     } else {
       asm volatile("bar.arrive 3, 256;" ::: "memory");
     }
+    if (K == kSome && warp < 3) asm volatile("bar.sync 4, 96;" ::: "memory");
     if (lane == 0) sums[warp] = value;
     asm volatile("bar.sync 1, 256;" ::: "memory");
     float total = 0;
@@ -40,8 +43,9 @@ __device__ void rounds(float* out, int count) {
   }
   if (lane == 0) out[warp] = value;
 }
-extern "C" __global__ void arrive(float* out, int count) { rounds<false>(out, count); }
-extern "C" __global__ void full(float* out, int count) { rounds<true>(out, count); }
+extern "C" __global__ void arrive(float* out, int count) { rounds<kArrive>(out, count); }
+extern "C" __global__ void full(float* out, int count) { rounds<kFull>(out, count); }
+extern "C" __global__ void some(float* out, int count) { rounds<kSome>(out, count); }
 )";
 
 // The same in the order in which the kernel adds.
@@ -93,5 +97,6 @@ void test(const Bench& bench, Checks& checks, const char* kernel) {
 
 void test_barriers_arrive(const Bench& bench, Checks& checks) { test(bench, checks, "arrive"); }
 void test_barriers_full(const Bench& bench, Checks& checks) { test(bench, checks, "full"); }
+void test_barriers_some(const Bench& bench, Checks& checks) { test(bench, checks, "some"); }
 
 }  // namespace amk::gpu_test
