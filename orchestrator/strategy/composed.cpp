@@ -15,7 +15,7 @@ constexpr double kWon = 0.9;                                // of the favourite'
 constexpr int kFollowed = 6;                                // … until it has not improved for so many evaluations; then the sweep goes on
 constexpr std::size_t kInitial = 5, kInitialWithPrior = 3;  // points before any model is asked
 constexpr int kPatience = 12;                               // evaluations without a better best
-constexpr double kLead = 0.95, kStalled = 0.5;              // the Gaussian process's share of the turns
+constexpr double kLead = 1, kStalled = 0.8;                 // the Gaussian process's share of the turns
 constexpr double kBetter = 0.995;                           // a best that is better by more than noise
 
 std::optional<Point> next_start(std::vector<Point>& start, const Archive& archive) {

@@ -1,4 +1,8 @@
 // Bayesian optimisation with a Gaussian process and expected improvement (Jones, Schonlau, Welch 1998; for auto-tuning: Willemsen et al. 2021).
+// Improvement counts from kWorthwhile below the best, as in a campaign, which keeps nothing less: otherwise a knob that does almost nothing, of many
+// choices, holds the search on a plateau, where each choice promises a hair. A process that saw a knob at a bad place first may avoid
+// its other choices everywhere; so when nothing worthwhile was found for kScreened evaluations, every knob that was never moved alone from the
+// best is (screening by single moves, Morris 1991).
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -19,6 +23,16 @@ constexpr std::size_t kFewest = 5;           // observations before the model is
 // decides where observations are made.
 constexpr std::size_t kJudged = 5;  // observations before it is judged
 constexpr double kBelieved = 0;     // Spearman's rank correlation; among favourites, which are all alike, a good trend may have little
+// A trend goes for good when so many evaluations found nothing worthwhile: what carries over from elsewhere shows within the first few, and a trend
+// that is wrong about the best costs no more than these.
+constexpr std::size_t kTrendPatience = 12;
+constexpr double kWorthwhile = 0.01;  // of log cost: the keep rule's 1%
+// The longer nothing worthwhile is found, the more an improvement must promise: it doubles every kDoubling evaluations, up to kMostWanted. That
+// leads out of a local optimum, where the model knows the small improvements best.
+constexpr double kMostWanted = 0.1;
+constexpr double kDoubling = 6;
+constexpr std::size_t kScreened = 6;  // evaluations without a worthwhile improvement
+constexpr std::size_t kPlateau = 10;  // of the best, if not worse by kWorthwhile: what was moved alone from them is taken as moved from the best
 constexpr std::size_t kElites = 5, kElitesEarly = 10;  // whose neighbourhoods are looked at
 constexpr int kSteps = 60, kFewestSteps = 6;           // of fitting weights, at each tenth more observations
 // Candidates whose deviation is computed, too: the best by mean, and some others. More while that is cheap: up to kFewShown observations.
@@ -92,7 +106,9 @@ class GaussianProposer final : public Proposer {
   std::optional<Point> propose(const Archive& archive, Rng& rng) override {
     if (archive.best() == nullptr || archive.observations().size() < kFewest) return spread_point(archive, rng);
     refit(archive, rng);
-    const std::vector<Point> pool = candidates(archive, rng);
+    std::vector<Point> pool;
+    if (unimproved_ >= kScreened) pool = unmoved(archive);
+    if (pool.empty()) pool = candidates(archive, rng);
     if (pool.empty()) return fresh_point(archive, rng);
     std::vector<const Point*> views;
     std::vector<double> trends;
@@ -102,16 +118,45 @@ class GaussianProposer final : public Proposer {
     }
     screen(views, trends, rng);
     const auto estimates = model_->predict(views, trends);
+    const double wanted = std::min(kMostWanted, kWorthwhile * std::exp2(static_cast<double>(unimproved_) / kDoubling));
     std::size_t chosen = 0;
     double chosen_score = -1;
     for (std::size_t i = 0; i < views.size(); ++i) {
-      const double score = expected_improvement(best_, estimates[i]);
+      const double score = expected_improvement(best_ - wanted, estimates[i]);
       if (score > chosen_score) chosen_score = score, chosen = i;
     }
     return *views[chosen];
   }
 
  private:
+  // The untried choices of one knob, the others as in the best: of those never moved alone the one with the fewest choices. Empty: all were.
+  static std::vector<Point> unmoved(const Archive& archive) {
+    const Observation& best = *archive.best();
+    const auto knob_between = [](const Point& a, const Point& b) {
+      std::size_t k = 0;
+      while (a[k] == b[k]) ++k;
+      return k;
+    };
+    std::vector<bool> moved(best.point.size(), false);
+    for (const Observation* elite : best_observations(archive, kPlateau)) {
+      if (std::log(*elite->cost / *best.cost) > kWorthwhile) break;
+      for (const Point& p : archive.neighbours(elite->point, true))
+        if (archive.known(p)) moved[knob_between(p, elite->point)] = true;
+    }
+    std::vector<Point> out;
+    std::size_t chosen = best.point.size();
+    for (Point& p : archive.neighbours(best.point, true)) {
+      const std::size_t k = knob_between(p, best.point);
+      if (moved[k] || archive.known(p)) continue;
+      const auto choices = [&](std::size_t knob) { return archive.space().knobs[knob].choices.size(); };
+      if (k != chosen && chosen < best.point.size() && choices(k) >= choices(chosen)) continue;
+      if (k != chosen) out.clear();
+      chosen = k;
+      out.push_back(std::move(p));
+    }
+    return out;
+  }
+
   void refit(const Archive& archive, Rng& rng) {
     if (!model_) model_.emplace(archive.space());
     const Training t = training_set(archive);
@@ -122,6 +167,8 @@ class GaussianProposer final : public Proposer {
       steps = std::clamp(static_cast<int>(kSteps * 3600.0 / static_cast<double>(n * n)), kFewestSteps, kSteps);
       refit_at_ = known + 1 + known / 10;
     }
+    unimproved_ = evaluations_without_improvement(archive);
+    if (unimproved_ >= kTrendPatience) trend_ = nullptr;
     std::vector<double> trends;
     if (trend_) {
       for (const Point* p : t.points) trends.push_back(trend_->at(*p));
@@ -131,6 +178,15 @@ class GaussianProposer final : public Proposer {
     model_->fit(t.points, t.y, trends, steps, rng);
     shown_ = n;
     best_ = *std::min_element(t.y.begin(), t.y.end());
+  }
+
+  // Told since the first that is within kWorthwhile of the best.
+  static std::size_t evaluations_without_improvement(const Archive& archive) {
+    const auto& all = archive.observations();
+    const double bar = std::log(*archive.best()->cost) + kWorthwhile;
+    std::size_t first = 0;
+    while (!all[first].cost || std::log(*all[first].cost) > bar) ++first;
+    return all.size() - 1 - first;
   }
 
   std::vector<Point> candidates(const Archive& archive, Rng& rng) const {
@@ -173,9 +229,10 @@ class GaussianProposer final : public Proposer {
   std::shared_ptr<const Trend> trend_;
   std::optional<GaussianProcess> model_;
   std::size_t refit_at_ = 0;
-  bool trusted_ = true;    // the trend, as far as the observations go
-  std::size_t shown_ = 0;  // observations that the model was shown
-  double best_ = 0;        // lowest value that the model was shown
+  bool trusted_ = true;         // the trend, as far as the observations go
+  std::size_t shown_ = 0;       // observations that the model was shown
+  double best_ = 0;             // lowest value that the model was shown
+  std::size_t unimproved_ = 0;  // evaluations without a worthwhile improvement
 };
 
 }  // namespace

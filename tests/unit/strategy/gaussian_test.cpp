@@ -10,6 +10,7 @@
 #include "orchestrator/strategy/correction.h"
 #include "orchestrator/strategy/gaussian_process.h"
 #include "orchestrator/strategy/moves.h"
+#include "orchestrator/strategy/proposer.h"
 #include "orchestrator/strategy/trend.h"
 
 using namespace amk;
@@ -251,4 +252,64 @@ TEST_CASE("a cost model is corrected by records: one knob's cost that it does no
   rows.clear();
   for (const Point& p : sample(32, 11, additive).points) rows.push_back({p, model(p), model(p)});
   CHECK(Correction::learn(s, rows) == nullptr);  // predictions that are right need no correction
+}
+
+TEST_CASE("on a plateau every knob that was never moved alone from the best is, those of few choices first") {
+  const SearchSpace s = space();
+  Archive archive(s);
+  // d = w was seen at bad places only; around the best nothing but `a` was moved, and does nothing. Spread as a start would be.
+  archive.record({{0, 0, 7, 3}, 9.0});
+  archive.record({{7, 0, 0, 3}, 9.0});
+  for (std::uint16_t a = 0; a < 7; ++a) archive.record({{a, 4, 4, 1}, 1.0 + 0.001 * a});
+  const auto proposer = cold_gaussian_proposer();
+  Rng rng(3);
+  const auto next = [&] {
+    const Point p = proposer->propose(archive, rng).value();
+    archive.mark_asked(p);
+    return p;
+  };
+  const auto alone = [](const Point& p) {
+    std::vector<std::size_t> knobs;
+    for (std::size_t k = 0; k < p.size(); ++k)
+      if (k != 0 && p[k] != Point{0, 4, 4, 1}[k]) knobs.push_back(k);
+    return knobs;
+  };
+  const Point first = next();
+  CHECK(alone(first) == std::vector<std::size_t>{3});  // four choices; b and c have eight
+  CHECK(first[0] == 0);                                // of the best
+  // Being evaluated counts as moved; then come b and c, then whatever improves most.
+  std::set<std::size_t> others;
+  for (int i = 0; i < 2; ++i) {
+    const Point p = next();
+    REQUIRE(alone(p).size() == 1);
+    others.insert(alone(p)[0]);
+  }
+  CHECK(others == std::set<std::size_t>{1, 2});
+}
+
+TEST_CASE("a trend is dropped for good after twelve evaluations that found nothing worthwhile, not before") {
+  const SearchSpace s = space();
+  for (const std::size_t after : {11u, 12u}) {
+    Archive archive(s);
+    Rng rng(1);
+    // It ranks what was observed rightly (it is what was observed), and is the opposite elsewhere.
+    const auto trend =
+        Trend::create(std::make_shared<Scores>([](const Point& p) { return p[0] < 4 ? additive(p) : -additive(p) - 9; }), archive, rng);
+    REQUIRE(trend);
+    archive.record({{0, 5, 0, 2}, std::exp(-1.0)});
+    Rng draw(7);
+    while (archive.observations().size() < after + 1) {
+      Point p = {static_cast<std::uint16_t>(draw.below(4)), static_cast<std::uint16_t>(draw.below(8)), static_cast<std::uint16_t>(draw.below(8)),
+                 static_cast<std::uint16_t>(draw.below(4))};
+      if (additive(p) > -0.9) archive.record({p, std::exp(additive(p))});
+    }
+    // Each knob moved alone, so that screening is over.
+    archive.mark_asked({1, 5, 0, 2});
+    archive.mark_asked({0, 6, 0, 2});
+    archive.mark_asked({0, 5, 1, 2});
+    archive.mark_asked({0, 5, 0, 1});
+    Rng a(9), b(9);
+    const bool alike = gaussian_proposer(trend)->propose(archive, a) == gaussian_proposer(nullptr)->propose(archive, b);
+    CHECK_MESSAGE(alike == (after == 12), after);
+  }
 }
