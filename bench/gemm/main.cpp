@@ -82,6 +82,7 @@ std::string label(const Config& c) {
     text += " l2" + std::to_string(static_cast<int>(c.l2_x)) + std::to_string(static_cast<int>(c.l2_y));
   if (c.producer == Producer::Warp) text += " pw";
   if (c.overlap) text += " ov";
+  if (c.l2_fetch != 256) text += " f" + std::to_string(c.l2_fetch);
   return text;
 }
 
@@ -202,7 +203,7 @@ Result<int> main_result(int argc, char** argv) {
           std::fprintf(stderr, "%s %s: %s\n", e.id.c_str(), label(config).c_str(), plan.error().message.c_str());
       }
     }
-    AMK_CHECK(Runner::prebuild(plans, resources, cache, 2));
+    AMK_CHECK(Runner::prebuild(plans, resources, cache, 0));
     std::fprintf(stderr, "%zu plans built\n", plans.size());
     return 0;
   }

@@ -31,6 +31,7 @@ constexpr std::array kConsumers = {1, 2, 3};
 constexpr std::array kCluster = {1, 2, 4};
 constexpr std::array kGroup = {1, 2, 4, 8, 16, 32, 64};
 constexpr std::array kStoreBuffers = {1, 2, 4};
+constexpr std::array kFetch = {0, 128, 256};
 
 constexpr std::array kIntKnobs = {
     IntKnob{"tile.m", &Config::tile_m, kTileM, "rows", "output rows a block computes (columns when swap is on)"},
@@ -41,6 +42,7 @@ constexpr std::array kIntKnobs = {
     IntKnob{"cluster.m", &Config::cluster_m, kCluster, "blocks", "blocks along m that share one column tile by multicast"},
     IntKnob{"cluster.n", &Config::cluster_n, kCluster, "blocks", "blocks along n that share one row tile by multicast"},
     IntKnob{"raster.group", &Config::group, kGroup, "tiles", "tiles in one band of the walk over the output: what L2 reuses"},
+    IntKnob{"l2.fetch", &Config::l2_fetch, kFetch, "bytes", "what a miss of L2 brings in from memory; 0: what was asked"},
     IntKnob{"store_buffers", &Config::store_buffers, kStoreBuffers, "buffers", "16×64 staging buffers a warp of the tma epilogue"},
 };
 

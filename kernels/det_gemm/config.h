@@ -39,6 +39,7 @@ struct Config {
   Epilogue epilogue = Epilogue::Tma;
   int store_buffers = 2;  // 16×64 staging buffers a warp
   L2Hint l2_x = L2Hint::Normal, l2_y = L2Hint::Normal;
+  int l2_fetch = 256;  // bytes that a miss of L2 brings in; 0: what was asked
   Producer producer = Producer::Warpgroup;
   bool overlap = false;  // set up while the stream's previous kernel drains (programmatic dependent launch)
   bool operator==(const Config&) const = default;

@@ -74,10 +74,10 @@ Estimate estimate(const Plan& plan, const GpuTarget& target) {
   double stage_bytes = static_cast<double>(tile_m + tile_n) * c.tile_k * 2;
   double l2_bytes = stage_bytes;
   if (c.path == Path::Wgmma) {
-    const int y_lines = r.y_k_contiguous ? tile_n : (tile_n + 63) / 64 * 64;
-    stage_bytes = static_cast<double>(tile_m + y_lines) * c.tile_k * 2;
+    const int lines_y = y_lines(c, r);
+    stage_bytes = static_cast<double>(tile_m + lines_y) * c.tile_k * 2;
     const double x_bytes = std::min<double>(tile_m, std::max<double>(8, static_cast<double>(r.m))) * c.tile_k * 2;
-    const double y_bytes = (r.y_k_contiguous ? std::min<double>(y_lines, std::max<double>(8, static_cast<double>(r.n))) : y_lines) * c.tile_k * 2;
+    const double y_bytes = (r.y_k_contiguous ? std::min<double>(lines_y, std::max<double>(8, static_cast<double>(r.n))) : lines_y) * c.tile_k * 2;
     l2_bytes = x_bytes / c.cluster_n + y_bytes / c.cluster_m;  // multicast: each block fetches its share
     // wgmma reads 64 rows of x and all of y from shared memory at 128 bytes a clock, while copies write into it.
     const double instructions = tile_m / 64.0 * c.tile_k / 16.0;

@@ -67,12 +67,14 @@ std::vector<Config> candidate_configs(const Canonical& shape, const Storage& sto
   const bool wide = wide_output(shape, storage);
   for (const bool swap : {false, true}) {
     for (const int tile_m : {64, 128, 256}) {
-      for (const int tile_n : {8, 16, 32, 64, 112, 128, 192, 256}) {
+      for (const int tile_n : {8, 16, 32, 64, 112, 128, 176, 192, 208, 256}) {
+        if (shape.chunk == 0 && (tile_n == 176 || tile_n == 208)) continue;  // as wide as running totals leave room for
         for (const int cluster : {1, 2}) {
-          for (const int stages : {3, 4, 6, 8, 12}) {
+          for (const int stages : {3, 4, 5, 6, 8, 12}) {
             Config c;
             c.tile_m = tile_m;
             c.tile_n = tile_n;
+            c.tile_k = tile_m == 64 && tile_n <= 32 ? 128 : 64;  // few accumulators: fewer, larger stages
             c.stages = stages;
             c.consumers = tile_m == 64 ? 1 : 2;
             c.cluster_m = swap ? 1 : cluster;
@@ -84,6 +86,7 @@ std::vector<Config> candidate_configs(const Canonical& shape, const Storage& sto
             consider(c);
             c.producer = Producer::Warp;  // refused where accumulators are many
             c.overlap = true;
+            if (!shape.y_k_contiguous) c.l2_fetch = 0;
             consider(c);
           }
         }

@@ -39,7 +39,8 @@ Result<std::string> read_text(const std::filesystem::path& path) {
 }
 
 Result<TensorMapBytes> encode(const MapSpec& spec, DevicePtr address, std::string_view what) {
-  constexpr int kBfloat16 = 9, kSwizzle128 = 3, kPromote256 = 3;  // cuda.h: CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion
+  // cuda.h: CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion
+  constexpr int kBfloat16 = 9, kSwizzle64 = 2, kSwizzle128 = 3, kFetchAsAsked = 0, kFetch128 = 2, kFetch256 = 3;
   AMK_TRY(extras, driver_extras());
   AMK_TRY(driver, cuda::driver());
   TensorMapBytes map{};
@@ -47,9 +48,11 @@ Result<TensorMapBytes> encode(const MapSpec& spec, DevicePtr address, std::strin
   const std::uint64_t strides[1] = {static_cast<std::uint64_t>(spec.stride_bytes)};
   const std::uint32_t box[2] = {static_cast<std::uint32_t>(spec.box_inner), static_cast<std::uint32_t>(spec.box_outer)};
   const std::uint32_t steps[2] = {1, 1};
+  const int swizzle = spec.swizzle_bytes == 64 ? kSwizzle64 : kSwizzle128;
+  const int fetch = spec.fetch_bytes == 0 ? kFetchAsAsked : spec.fetch_bytes == 128 ? kFetch128 : kFetch256;
   const std::string call = "cuTensorMapEncodeTiled of " + std::string(what);
   AMK_CHECK(driver->check(
-      extras->cuTensorMapEncodeTiled(&map, kBfloat16, 2, reinterpret_cast<void*>(address), dims, strides, box, steps, 0, kSwizzle128, kPromote256, 0),
+      extras->cuTensorMapEncodeTiled(&map, kBfloat16, 2, reinterpret_cast<void*>(address), dims, strides, box, steps, 0, swizzle, fetch, 0),
       call.c_str(), std::source_location::current()));
   return map;
 }
@@ -67,7 +70,7 @@ Result<CompileRequest> compile_request(const Plan& plan, const std::filesystem::
   request.name = "det_gemm/" + plan.source;
   AMK_TRY(source, read_text(folder / plan.source));
   request.source = std::move(source);
-  for (const char* header : {"types.cuh", "async.cuh", "epilogue.cuh", "wgmma.cuh", "raster.cuh"}) {
+  for (const char* header : {"types.cuh", "async.cuh", "epilogue.cuh", "wgmma.cuh", "raster.cuh", "tile_layout.cuh"}) {
     AMK_TRY(text, read_text(folder / header));
     request.headers.emplace_back(header, std::move(text));
   }

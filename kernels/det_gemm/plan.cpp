@@ -26,13 +26,14 @@ int lines_to_copy(std::int64_t lines, bool k_major, int tile_lines, int slices) 
   return static_cast<int>(std::min<std::int64_t>(tile_lines, ceil_div(std::max<std::int64_t>(lines, 1), 8 * slices) * 8 * slices));
 }
 
-MapSpec operand_map(std::int64_t lines, std::int64_t k, bool k_major, std::int64_t stride, int copied_lines, int tile_k, int slices) {
+MapSpec operand_map(std::int64_t lines, std::int64_t k, bool k_major, std::int64_t stride, int copied_lines, int tile_k, int slices, int atom) {
   MapSpec map;
   map.inner = k_major ? k : lines;
   map.outer = k_major ? lines : k;
   map.stride_bytes = stride * 2;
-  map.box_inner = 64;
+  map.box_inner = atom;
   map.box_outer = (k_major ? copied_lines : tile_k) / slices;
+  map.swizzle_bytes = atom * 2;
   return map;
 }
 
@@ -49,11 +50,12 @@ void plan_wgmma(Plan& plan, Defines& define) {
   plan.grid_limit = plan.tiles_m * plan.tiles_n * plan.cluster;
   const std::int64_t stride_x = c.swap ? plan.storage.stride_y : plan.storage.stride_x;
   const std::int64_t stride_y = c.swap ? plan.storage.stride_x : plan.storage.stride_y;
-  const int y_lines = r.y_k_contiguous ? c.tile_n : (c.tile_n + 63) / 64 * 64;
+  const int lines_y = y_lines(c, r), atom_y = r.y_k_contiguous || lines_y % 64 == 0 ? 64 : 32;
   const int load_x = lines_to_copy(r.m, r.x_k_contiguous, c.tile_m, c.cluster_n);
-  const int load_y = lines_to_copy(r.n, r.y_k_contiguous, y_lines, c.cluster_m);
-  plan.map_x = operand_map(r.m, r.k, r.x_k_contiguous, stride_x, load_x, c.tile_k, c.cluster_n);
-  plan.map_y = operand_map(r.n, r.k, r.y_k_contiguous, stride_y, load_y, c.tile_k, c.cluster_m);
+  const int load_y = lines_to_copy(r.n, r.y_k_contiguous, lines_y, c.cluster_m);
+  plan.map_x = operand_map(r.m, r.k, r.x_k_contiguous, stride_x, load_x, c.tile_k, c.cluster_n, 64);
+  plan.map_y = operand_map(r.n, r.k, r.y_k_contiguous, stride_y, load_y, c.tile_k, c.cluster_m, atom_y);
+  plan.map_x->fetch_bytes = plan.map_y->fetch_bytes = c.l2_fetch;
   if (c.epilogue == Epilogue::Tma) plan.map_out = MapSpec{plan.shape.n, plan.shape.m, plan.storage.stride_out * 2, 64, 16};
   const L2Hint hint_x = c.swap ? c.l2_y : c.l2_x, hint_y = c.swap ? c.l2_x : c.l2_y;
   define("TILE_M", c.tile_m);
@@ -65,6 +67,8 @@ void plan_wgmma(Plan& plan, Defines& define) {
   define("CLUSTER_N", c.cluster_n);
   define("X_KMAJOR", r.x_k_contiguous);
   define("Y_KMAJOR", r.y_k_contiguous);
+  define("Y_LINES", lines_y);
+  define("Y_ATOM", atom_y);
   define("OUT_FP32", r.out == OutType::Fp32);
   define("TRANSPOSED", c.swap);
   define("EPILOGUE", static_cast<int>(c.epilogue));
@@ -79,6 +83,14 @@ void plan_wgmma(Plan& plan, Defines& define) {
   define("WGMMA_N", c.tile_n);
   define("WGMMA_REGS", c.tile_n / 2);
   for (int i = 1; i <= 4; ++i) define("WGMMA_REGS_PLUS_" + std::to_string(i), c.tile_n / 2 + i);
+  const int low = first_added_columns(c, plan.shape);
+  define("LOW_N", low);
+  if (low > 0) define("HIGH_N", c.tile_n - low);
+  for (const auto& [part, columns] : {std::pair{"LOW_REGS", low}, {"HIGH_REGS", c.tile_n - low}}) {
+    if (low == 0) break;
+    define(part, columns / 2);
+    for (int i = 1; i <= 4; ++i) define(part + std::string("_PLUS_") + std::to_string(i), columns / 2 + i);
+  }
   // 65,536 registers over (consumers + 1) warpgroups of 128 threads, in steps of 8.
   define("REGISTERS_PRODUCER", c.consumers == 3 ? 32 : 40);
   define("REGISTERS_CONSUMER", c.consumers == 3 ? 160 : 232);
@@ -250,7 +262,10 @@ Json to_json(const Plan& plan) {
                {"grid_limit", plan.grid_limit}};
   for (const auto& [name, value] : plan.defines) json["defines"][name] = value;
   const auto map = [](const MapSpec& m) {
-    return Json{{"inner", m.inner}, {"outer", m.outer}, {"stride_bytes", m.stride_bytes}, {"box", {m.box_inner, m.box_outer}}};
+    Json out{{"inner", m.inner}, {"outer", m.outer}, {"stride_bytes", m.stride_bytes}, {"box", {m.box_inner, m.box_outer}}};
+    out["swizzle_bytes"] = m.swizzle_bytes;
+    out["fetch_bytes"] = m.fetch_bytes;
+    return out;
   };
   if (plan.map_x) json["maps"]["x"] = map(*plan.map_x);
   if (plan.map_y) json["maps"]["y"] = map(*plan.map_y);

@@ -24,10 +24,13 @@ struct Storage {
 };
 Storage dense_storage(const Canonical& shape);
 
-// One operand as TMA sees it: `inner` contiguous elements, `outer` lines `stride_bytes` apart, copied in boxes.
+// One operand as TMA sees it: `inner` contiguous elements, `outer` lines `stride_bytes` apart, copied in boxes that are swizzled over rows of
+// `swizzle_bytes`. A miss of L2 fetches `fetch_bytes` (0: what was asked).
 struct MapSpec {
   std::int64_t inner = 0, outer = 0, stride_bytes = 0;
   int box_inner = 0, box_outer = 0;
+  int swizzle_bytes = 128;
+  int fetch_bytes = 256;
   bool operator==(const MapSpec&) const = default;
 };
 

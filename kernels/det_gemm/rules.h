@@ -33,6 +33,13 @@ bool choice_can_serve(const RuleInput& in, std::string_view knob, const Json& ch
 // Shared memory of one block, bytes.
 std::int64_t shared_bytes(const Config& config, const Canonical& roles);
 
+// Lines of a column tile in shared memory: where n lies contiguous, whole swizzled rows of 64 elements, or one of 32. More than one row of 32 side by
+// side is right but slow (measured: 128×208 at 0.80 of cuBLAS where 128×176 has 0.96), so wide tiles are padded to rows of 64.
+int y_lines(const Config& config, const Canonical& roles);
+
+// Columns of the part of a chunk's sums that is added to the running total first, while the rest is computed; 0: all at once.
+int first_added_columns(const Config& config, const Canonical& shape);
+
 // 32-bit accumulator registers of one consumer thread.
 int accumulator_registers(const Config& config, bool chunked);
 

@@ -90,20 +90,25 @@ __device__ __forceinline__ void wgmma_pin(float (&d)[kCount]) {
 }
 
 // d (+)= a · b, one k16 step. accumulate = 0 starts a chain. kTransA/B = 1: that operand lies with M (or N) contiguous.
-template <int kTransA, int kTransB>
-__device__ __forceinline__ void wgmma_k16(float (&d)[DG_WGMMA_REGS], u64 a, u64 b, int accumulate) {
-  asm volatile(
-      "{\n.reg .pred p;\n"
-      "setp.ne.b32 p, %" DG_TEXT(DG_WGMMA_REGS_PLUS_2) ", 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n" DG_TEXT(DG_WGMMA_N) "k16.f32.bf16.bf16 {" DG_JOIN(DG_REGS_, DG_WGMMA_REGS) "}, "
-      "%" DG_TEXT(DG_WGMMA_REGS) ", %" DG_TEXT(DG_WGMMA_REGS_PLUS_1) ", p, 1, 1, %" DG_TEXT(DG_WGMMA_REGS_PLUS_3) ", %" DG_TEXT(DG_WGMMA_REGS_PLUS_4) ";\n}\n"
-      : DG_JOIN(DG_OPERANDS_, DG_WGMMA_REGS)
-      : "l"(a), "l"(b), "r"(accumulate), "n"(kTransA), "n"(kTransB));
-}
+// kRegs = kN / 2 and the numbers that follow it, as operands are counted.
+#define DG_DEFINE_WGMMA(name, kN, kRegs, kRegs1, kRegs2, kRegs3, kRegs4)                                                            \
+  template <int kTransA, int kTransB>                                                                                               \
+  __device__ __forceinline__ void name(float(&d)[kRegs], u64 a, u64 b, int accumulate) {                                            \
+    asm volatile("{\n.reg .pred p;\n"                                                                                             \
+                 "setp.ne.b32 p, %" DG_TEXT(kRegs2) ", 0;\n"                                                                      \
+                 "wgmma.mma_async.sync.aligned.m64n" DG_TEXT(kN) "k16.f32.bf16.bf16 {" DG_JOIN(DG_REGS_, kRegs) "}, "             \
+                 "%" DG_TEXT(kRegs) ", %" DG_TEXT(kRegs1) ", p, 1, 1, %" DG_TEXT(kRegs3) ", %" DG_TEXT(kRegs4) ";\n}\n"           \
+                 : DG_JOIN(DG_OPERANDS_, kRegs)                                                                                   \
+                 : "l"(a), "l"(b), "r"(accumulate), "n"(kTransA), "n"(kTransB)); \
+  }
+DG_DEFINE_WGMMA(wgmma_k16, DG_WGMMA_N, DG_WGMMA_REGS, DG_WGMMA_REGS_PLUS_1, DG_WGMMA_REGS_PLUS_2, DG_WGMMA_REGS_PLUS_3, DG_WGMMA_REGS_PLUS_4)
 
-// Shared-memory matrix descriptor, 128-byte swizzle. Offsets in bytes; the tile starts on a multiple of 1024 bytes.
+// Shared-memory matrix descriptor, swizzled over rows of kRow bytes (128 or 64). Offsets in bytes; the tile starts on a multiple of 1024 bytes.
 //   k contiguous:    rows of 128 bytes, 8-row groups `stride` apart; `leading` unused.
-//   M/N contiguous:  64-element columns blocks `leading` apart, 8-k groups `stride` apart.
+//   M/N contiguous:  blocks of kRow / 2 columns `leading` apart, 8-k groups `stride` apart.
+template <int kRow>
 __device__ __forceinline__ u64 matrix_descriptor(u32 address, u32 leading, u32 stride) {
-  return static_cast<u64>((address & 0x3FFFFu) >> 4) | static_cast<u64>(leading >> 4) << 16 | static_cast<u64>(stride >> 4) << 32 | 1ull << 62;
+  static_assert(kRow == 128 || kRow == 64, "swizzle");
+  constexpr u64 kSwizzle = kRow == 128 ? 1 : 2;  // PTX ISA, matrix descriptor: 1 = 128 bytes, 2 = 64 bytes
+  return static_cast<u64>((address & 0x3FFFFu) >> 4) | static_cast<u64>(leading >> 4) << 16 | static_cast<u64>(stride >> 4) << 32 | kSwizzle << 62;
 }

@@ -66,10 +66,12 @@ const std::vector<Config>& few_configs() {
     Config shared = wgmma(128, 16, 64, 6, 2, 1, 1, Epilogue::Direct, true);
     shared.overlap = true;  // two launches on one SM
     shared.producer = Producer::Warp;
+    const Config shared_columns = wgmma(128, 96, 64, 4, 2, 2, 1, Epilogue::Direct);
     return std::vector<Config>{wgmma(128, 256, 64, 4, 2, 2, 1, Epilogue::Direct),
                                wgmma(128, 128, 64, 6, 2, 1, 2, Epilogue::Direct),
                                overlapped,
                                shared,
+                               shared_columns,
                                wgmma(64, 16, 64, 8, 1, 1, 1, Epilogue::Direct, true),
                                mma(64, 64, 32, 3),
                                mma(16, 32, 64, 2),
@@ -86,7 +88,10 @@ const std::vector<Config>& all_configs() {
     list.push_back(wgmma(256, 128, 64, 3, 2, 1, 2, Epilogue::Tma));
     list.push_back(wgmma(64, 256, 64, 4, 1, 2, 2, Epilogue::Tma));
     list.push_back(wgmma(192, 128, 64, 3, 3, 1, 1, Epilogue::Tma));
+    list.push_back(wgmma(192, 64, 64, 4, 3, 1, 1, Epilogue::Tma));
     list.push_back(wgmma(128, 192, 64, 4, 2, 1, 1, Epilogue::Tma));
+    list.push_back(wgmma(128, 208, 64, 4, 2, 1, 1, Epilogue::Staged));
+    list.push_back(wgmma(64, 32, 64, 8, 1, 1, 2, Epilogue::Staged));
     list.push_back(wgmma(128, 112, 64, 4, 2, 1, 1, Epilogue::Staged));
     list.push_back(wgmma(64, 24, 64, 4, 1, 1, 1, Epilogue::Staged));
     list.push_back(wgmma(64, 32, 128, 4, 1, 1, 1, Epilogue::Staged));
@@ -196,7 +201,8 @@ std::string describe(const Canonical& s, const Config& c) {
   if (s.chunk > 0) text += " chunk" + std::to_string(s.chunk);
   const char* paths[] = {"wgmma", "mma", "plain"};
   return text + " by " + paths[static_cast<int>(c.path)] + (c.swap ? " swap " : " ") + std::to_string(c.tile_m) + "x" + std::to_string(c.tile_n) +
-         "x" + std::to_string(c.tile_k) + " s" + std::to_string(c.stages) + " c" + std::to_string(c.cluster_m) + "x" + std::to_string(c.cluster_n);
+         "x" + std::to_string(c.tile_k) + " s" + std::to_string(c.stages) + " c" + std::to_string(c.cluster_m) + "x" + std::to_string(c.cluster_n) +
+         (c.producer == Producer::Warp ? " warp" : "") + (c.overlap ? " overlap" : "");
 }
 
 void prebuild(Runner& runner, const std::vector<std::pair<Canonical, Storage>>& shapes, const std::vector<Config>& configs) {

@@ -44,5 +44,7 @@ void test_repeats(Runner& runner, Checks& checks, const Options& options);
 void test_large(Runner& runner, Checks& checks, const Options& options);
 void test_wrong(Runner& runner, Checks& checks, const Options& options);
 void test_errors(Runner& runner, Checks& checks, const Options& options);
+void test_each(Runner& runner, Checks& checks, const Options& options);
+void test_capi(Runner& runner, Checks& checks, const Options& options);
 
 }  // namespace amk::det_gemm::gpu_test

@@ -37,6 +37,12 @@ void test_chunks(Runner& runner, Checks& checks, const Options& options) {
   wide.tile_n = 192;
   wide.cluster_m = 1;
   configs.push_back(wide);
+  for (const int tile_n : {128, 176, 208}) {
+    wide.tile_n = tile_n;
+    configs.push_back(wide);
+  }
+  wide.tile_m = 192, wide.consumers = 3, wide.tile_n = 120;
+  configs.push_back(wide);
 
   Operands all =
       make_operands({.m = 136, .n = 200, .k = count, .x_k_contiguous = false, .y_k_contiguous = false, .out = OutType::Fp32, .chunk = chunk}, 50, 3);
@@ -47,6 +53,16 @@ void test_chunks(Runner& runner, Checks& checks, const Options& options) {
   const auto want_bf16 = expected(all_bf16, numeric);
   checks.expect(want_fp32 != expected(all, base), "chunking is a numeric class of its own");
 
+  std::vector<std::pair<Canonical, Storage>> shapes;
+  for (const OutType out : {OutType::Fp32, OutType::Bf16}) {
+    for (const std::int64_t cut : {std::int64_t{0}, chunk}) {
+      Canonical shape = all.shape;
+      shape.out = out;
+      shape.chunk = cut;
+      shapes.emplace_back(shape, all.storage);
+    }
+  }
+  prebuild(runner, shapes, configs);
   for (const Config& config : configs) {
     if (!make_plan(all.shape, all.storage, config, runner.target())) continue;
     const std::string what = describe(all.shape, config);

@@ -39,8 +39,9 @@ int main(int argc, char** argv) {
   if (hash) return std::printf("%s\n", fixed_problem_hash(**runner).c_str()), 0;
   Checks checks;
   const std::pair<const char*, void (*)(Runner&, Checks&, const Options&)> tests[] = {
-      {"steps", test_steps},     {"layouts", test_layouts}, {"rows", test_rows},   {"order", test_order},   {"chunks", test_chunks},
-      {"repeats", test_repeats}, {"large", test_large},     {"wrong", test_wrong}, {"errors", test_errors},
+      {"steps", test_steps},   {"layouts", test_layouts}, {"rows", test_rows},   {"order", test_order},
+      {"chunks", test_chunks}, {"repeats", test_repeats}, {"large", test_large}, {"wrong", test_wrong},
+      {"errors", test_errors}, {"each", test_each},       {"capi", test_capi},
   };
   for (const auto& [name, test] : tests) {
     if (!only.empty() && only != name) continue;

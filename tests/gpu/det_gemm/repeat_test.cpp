@@ -125,6 +125,7 @@ void test_repeats(Runner& runner, Checks& checks, const Options& options) {
   const NumericClass numeric = *numeric_class_of(runner.target().sm_major, runner.target().sm_minor);
   const Operands o = fixed_problem();
   const auto want = round_to_bf16(oracle_gemm(o.inputs(), numeric));
+  prebuild(runner, {{o.shape, o.storage}}, few_configs());
   for (const Config& config : few_configs()) {
     const auto wrong = repeats(runner, o, config, options.quick ? 5 : 100, want);
     checks.expect(wrong && *wrong == 0,

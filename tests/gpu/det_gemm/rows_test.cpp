@@ -105,6 +105,7 @@ void test_order(Runner& runner, Checks& checks, const Options& options) {
   const auto want = expected(o, numeric);
   for (const auto bits : want) kept += bits != 0;
   checks.expect(kept > 0 && kept < static_cast<int>(want.size()), "order probes tell orders apart");
+  prebuild(runner, {{o.shape, o.storage}}, all_configs());
   for (const Config& config : all_configs()) {
     if (!make_plan(o.shape, o.storage, config, runner.target())) continue;
     const auto got = run_case(runner, o, config);

@@ -183,6 +183,58 @@ TEST_CASE("tensor maps describe the operands in the kernel's roles") {
   CHECK(load("DG_TRANSPOSED") == "1");
 }
 
+TEST_CASE("n contiguous: a column tile is whole rows of 64 or 32 columns") {
+  Config c;
+  c.tile_m = 64, c.consumers = 1, c.cluster_m = 1, c.tile_k = 128, c.stages = 4;
+  c.epilogue = Epilogue::Staged;
+  const auto planned = [&](int tile_n, std::int64_t n, int cluster_m = 1) {
+    const Canonical shape{.m = 128, .n = n, .k = 4096, .y_k_contiguous = false};
+    c.tile_n = tile_n;
+    c.cluster_m = cluster_m;
+    const auto plan = make_plan(shape, dense_storage(shape), c, hopper());
+    REQUIRE_MESSAGE(plan, (plan ? "" : plan.error().message));
+    return *plan;
+  };
+  const auto define = [](const Plan& plan, const std::string& name) {
+    return std::find_if(plan.defines.begin(), plan.defines.end(), [&](const auto& d) { return d.first == name; })->second;
+  };
+  // 32 columns: 64-byte rows, nothing padded. A stage is (64 + 32) · 128 · 2 bytes; 4 warps stage 16 rows of 144 bytes each.
+  const Plan narrow = planned(32, 4096);
+  CHECK(narrow.map_y == MapSpec{4096, 4096, 8192, 32, 128, 64, 256});
+  CHECK(narrow.smem_bytes == 4 * 96 * 128 * 2 + 4 * 16 * 144 + 4 * 16 + 1024);
+  CHECK(define(narrow, "DG_Y_LINES") == "32");
+  CHECK(define(narrow, "DG_Y_ATOM") == "32");
+  CHECK(planned(24, 4096).map_y == narrow.map_y);
+  CHECK(planned(96, 4096).map_y == MapSpec{4096, 4096, 8192, 64, 128, 128, 256});
+  CHECK(planned(112, 14336).map_y == MapSpec{14336, 4096, 28672, 64, 128, 128, 256});    // 112 columns lie in 128
+  CHECK(planned(112, 14336, 2).map_y == MapSpec{14336, 4096, 28672, 64, 64, 128, 256});  // shared by two blocks: each reads half the k
+  c.l2_fetch = 0;
+  CHECK(planned(32, 4096).map_y == MapSpec{4096, 4096, 8192, 32, 128, 64, 0});
+  CHECK(planned(32, 4096).map_x->fetch_bytes == 0);
+  c.l2_fetch = 256;
+  CHECK(planned(128, 4096).map_y == MapSpec{4096, 4096, 8192, 64, 128, 128, 256});
+}
+
+TEST_CASE("running totals double the accumulators: 208 columns with two consumers, 128 with three") {
+  const Canonical chunked{.m = 4096, .n = 4096, .k = 4096, .x_k_contiguous = false, .y_k_contiguous = false, .chunk = 512};
+  Config c;
+  c.cluster_m = 1, c.epilogue = Epilogue::Staged;
+  c.tile_n = 208;
+  const auto plan = make_plan(chunked, dense_storage(chunked), c, hopper());
+  REQUIRE(plan);
+  std::string parts;  // added one after the other, each whole rows of 64 columns but the last
+  for (const auto& [name, value] : plan->defines)
+    if (name == "DG_LOW_N" || name == "DG_HIGH_N") parts += " " + value;
+  CHECK(parts == " 128 80");
+  CHECK(first_added_columns(c, {.m = 4096, .n = 4096, .k = 4096}) == 0);
+  c.tile_n = 224;
+  CHECK(refusal(chunked, c) == "registers");
+  c.tile_m = 192, c.consumers = 3, c.tile_n = 128;
+  CHECK(refusal(chunked, c) == "");
+  c.tile_n = 144;
+  CHECK(refusal(chunked, c) == "registers");
+}
+
 TEST_CASE("config: JSON round trip, defaults, errors by name") {
   CHECK(*parse_config(Json::object()) == Config{});
   const SearchSpace space = knob_space({});
@@ -219,5 +271,5 @@ TEST_CASE("the space's constraints are make_plan's rules") {
     if (!plan) CHECK(plan.error().data["rule"] == first->name);
     accepted += plan.has_value();
   }
-  CHECK(accepted > 60);  // strategies sample: what can run must not be rare
+  CHECK(accepted > 40);  // strategies sample: what can run (2% of the points) must not be rare
 }

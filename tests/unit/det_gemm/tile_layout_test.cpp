@@ -1,0 +1,77 @@
+// Both sides of a stage in shared memory, replayed element by element: TMA puts boxes of rows and swizzles them, wgmma reads what a matrix descriptor
+// says. The two address rules are those of the PTX ISA (tensor swizzling modes; canonical layouts of wgmma's shared-memory operands), written here
+// once more and independently of the kernel's own arithmetic.
+#include "kernels/det_gemm/device/tile_layout.cuh"
+
+#include <doctest/doctest.h>
+
+#include <utility>
+#include <vector>
+
+namespace {
+
+using Element = std::pair<int, int>;  // line, k
+
+// Bits 4… of an address are crossed with bits 7…: three of them over rows of 128 bytes, two over rows of 64.
+int swizzled(int address, int row_bytes) { return address ^ (address >> 3 & (row_bytes == 128 ? 0x70 : 0x30)); }
+
+std::vector<Element> tile_by_tma(const TileLayout& layout, int slices) {
+  std::vector<Element> memory(static_cast<std::size_t>(layout.lines * layout.tile_k), {-1, -1});
+  const int row_elements = layout.row_bytes() / 2, rows = layout.box_rows() / slices;
+  for (int box = 0; box < layout.boxes(); ++box) {
+    for (int slice = 0; slice < slices; ++slice) {
+      for (int row = 0; row < rows; ++row) {
+        for (int i = 0; i < row_elements; ++i) {
+          const int inner = box * row_elements + i, outer = slice * rows + row;
+          const int at = swizzled(layout.box_start(box, slice * rows) + row * layout.row_bytes() + i * 2, layout.row_bytes());
+          memory[static_cast<std::size_t>(at / 2)] = layout.k_major ? Element{outer, inner} : Element{inner, outer};
+        }
+      }
+    }
+  }
+  return memory;
+}
+
+// Where wgmma looks for (line, k) of an operand whose descriptor starts at `start`: canonical layouts in 16-byte units of 8 elements.
+int wgmma_address(const TileLayout& layout, int start, int line, int k) {
+  const int leading = layout.leading(), stride = layout.stride(), units = layout.row_bytes() / 16;
+  if (layout.k_major) return swizzled(start + line % 8 * 128 + line / 8 * stride + k * 2, 128);
+  const int unit = line / 8;
+  return swizzled(start + unit % units * 16 + unit / units * leading + k % 8 * layout.row_bytes() + k / 8 * stride + line % 8 * 2,
+                  layout.row_bytes());
+}
+
+}  // namespace
+
+TEST_CASE("wgmma reads each element where TMA put it: both layouts, both swizzles, every width, shared among the blocks of a cluster") {
+  std::vector<TileLayout> layouts;
+  for (const int tile_k : {64, 128}) {
+    for (const int lines : {8, 16, 24, 64, 112, 128, 256}) layouts.push_back({true, lines, tile_k, 64});
+    for (const int lines : {64, 128, 192, 256}) layouts.push_back({false, lines, tile_k, 64});
+    for (const int lines : {32, 96, 160, 224}) layouts.push_back({false, lines, tile_k, 32});
+  }
+  for (const TileLayout& layout : layouts) {
+    for (const int slices : {1, 2, 4}) {
+      if (layout.box_rows() % (8 * slices) != 0) continue;
+      CAPTURE(layout.k_major);
+      CAPTURE(layout.lines);
+      CAPTURE(layout.tile_k);
+      CAPTURE(layout.atom);
+      CAPTURE(slices);
+      const auto memory = tile_by_tma(layout, slices);
+      int wrong = 0;
+      const int first_lines = layout.lines % 64 == 0 ? layout.lines / 64 : 1;  // the row tile is read from every 64th line on
+      for (int fragment = 0; fragment < first_lines; ++fragment) {
+        for (int step = 0; step < layout.tile_k / 16; ++step) {
+          for (int line = fragment * 64; line < layout.lines; ++line) {
+            for (int k = 0; k < 16; ++k) {
+              const int at = wgmma_address(layout, layout.start(fragment * 64, step), line - fragment * 64, k);
+              wrong += at < 0 || at % 2 != 0 || memory.at(static_cast<std::size_t>(at / 2)) != Element{line, step * 16 + k};
+            }
+          }
+        }
+      }
+      CHECK(wrong == 0);
+    }
+  }
+}
