@@ -32,8 +32,8 @@ extern "C" __global__ void __launch_bounds__(128) det_gemm_step_probe(const u16*
   __syncthreads();
   const u64 plain = ~(3ull << 62);  // no swizzle
   wgmma_fence();
-  wgmma_k16<0, 0>(acc, matrix_descriptor<128>(smem_address(shared_a), 128, 256) & plain, matrix_descriptor<128>(smem_address(shared_b), 128, 256) & plain,
-                  DG_PROBE_WGMMA == 1);
+  wgmma_k16<0, 0>(acc, matrix_descriptor<128>(smem_address(shared_a), 128, 256) & plain,
+                  matrix_descriptor<128>(smem_address(shared_b), 128, 256) & plain, DG_PROBE_WGMMA == 1);
   wgmma_commit();
   wgmma_wait<0>();
   wgmma_pin(acc);
