@@ -328,7 +328,7 @@ __device__ __forceinline__ void combine_quads(const Block& block, const Params& 
   const auto quad_of = [&](int i) { return first + i * kConsumers; };
   const auto there = [&](int i) { return first + i * kConsumers < end; };
   const auto seq_of = [&](int) { return seq; };
-  // Long contexts wake every split: each trip to L2 that the merge makes is a microsecond of the layer.
+  // Long contexts wake every split: fewer trips to L2, one behind the other, for the merge.
   if constexpr (kMany > kFew) {
     if (active_splits(position_of(p, seq)) > kFew) return combine_places<Quads, kMany>(block, p, task, index, seq_of, quad_of, there, put);
   }
