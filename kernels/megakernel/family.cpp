@@ -56,9 +56,12 @@ class MegakernelFamily final : public KernelFamily {
   }
 
   std::unique_ptr<DeviceJudge> device_judge(const GpuDevice& device, const DeviceJudgeOptions& options, WorkerLink& link) const override {
-    return std::make_unique<GpuJudge>(device, options, link);
+    return std::make_unique<GpuJudge>(device, options, link, references_);
   }
   std::unique_ptr<DeviceService> device_service(bool faults) const override { return std::make_unique<GpuService>(faults); }
+
+ private:
+  std::shared_ptr<GpuReferences> references_ = std::make_shared<GpuReferences>();  // of this process's GPUs
 };
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <system_error>
+#include <thread>
 
 #include "core/base/json.h"
 #include "core/target/cost_model.h"
@@ -64,8 +66,8 @@ OutputsJudged compare_batch(const std::vector<std::shared_ptr<const GpuReference
 
 }  // namespace
 
-GpuJudge::GpuJudge(GpuDevice device, DeviceJudgeOptions options, WorkerLink& link)
-    : device_(std::move(device)), options_(std::move(options)), link_(link) {}
+GpuJudge::GpuJudge(GpuDevice device, DeviceJudgeOptions options, WorkerLink& link, std::shared_ptr<GpuReferences> references)
+    : device_(std::move(device)), options_(std::move(options)), link_(link), references_(std::move(references)) {}
 
 Result<Message> GpuJudge::call(Json request, std::chrono::milliseconds limit, const Progress& progress) {
   request["family"] = "megakernel";
@@ -84,30 +86,78 @@ Status GpuJudge::open_model(const MegakernelWorkload& workload, const Progress& 
   return {};
 }
 
-Result<GpuJudge::References> GpuJudge::references(const MegakernelWorkload& workload, const Progress& progress) {
-  References& held = references_[workload.id()];
-  if (held.empty()) {
+Result<GpuReferences::Sequences> GpuJudge::references(const MegakernelWorkload& workload, const Progress& progress) {
+  const auto make = [&]() -> Result<GpuReferences::Sequences> {
     if (progress.report) progress.report(0.05, "running the oracle");
     AMK_TRY(weights, load_weights(workload.model()));
-    References made;
+    GpuReferences::Sequences made;
     for (int seq = 0; seq < workload.batch(); ++seq) {
       const std::uint64_t seed = fresh_seed();  // no candidate can know the tokens
       const auto plan = GpuReference::plan(workload.model().spec, workload.lowering_target().max_seq, seed, workload.batch());
       AMK_TRY(one, GpuReference::create(weights, plan, seed, progress.stop));
       made.push_back(std::move(one));
     }
-    held = std::move(made);
+    return made;
+  };
+  return references_->whole.get(workload.id(), make, progress.stop);
+}
+
+Result<std::shared_ptr<const InstructionReference>> GpuJudge::reference(const InstructionWorkload& workload, const Progress& progress) {
+  const auto make = [&]() -> Result<std::shared_ptr<const InstructionReference>> {
+    if (progress.report) progress.report(0.05, "running the instruction's reference");
+    const ModelSpec& spec = workload.model().model().spec;
+    const int max_seq = workload.model().lowering_target().max_seq;
+    AMK_TRY(weights, load_weights(workload.model().model()));
+    return InstructionReference::create(weights, workload.op(), max_seq, gpu_format(spec.dtype),
+                                        instruction_draws(spec, workload.op(), max_seq, fresh_seed()), progress.stop);
+  };
+  return references_->instructions.get(workload.id(), make, progress.stop);
+}
+
+std::vector<std::jthread> GpuJudge::begin_ahead(const MegakernelWorkload& whole, const InstructionWorkload* alone, const Progress& progress) {
+  std::vector<std::jthread> out;
+  {
+    // Once a workload: two campaigns that take turns would load each other's model away.
+    const std::lock_guard lock(begun_mutex_);
+    if (!begun_.insert(alone != nullptr ? alone->id() : whole.id()).second) return out;
   }
-  return held;
+  Progress quiet;
+  quiet.stop = progress.stop;
+  try {
+    out.emplace_back([this, &whole, alone, quiet] {
+      if (alone != nullptr)
+        (void)reference(*alone, quiet);
+      else
+        (void)references(whole, quiet);
+    });
+    out.emplace_back([this, &whole, quiet] {
+      const std::lock_guard one(mutex_);
+      const auto lock = GpuLock::acquire(
+          device_.uuid, options_.lock_limit, [&quiet] { return quiet.stop.stop_requested(); }, options_.lock_folder);
+      if (lock) (void)open_model(whole, quiet);
+    });
+  } catch (const std::system_error&) {  // no thread to be had: then nothing is begun ahead
+  }
+  return out;
+}
+
+Result<BuiltCandidate> GpuJudge::plan(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options) const {
+  AMK_TRY(config, workload.parse(canonical));
+  PlanOptions own = options;
+  own.batch = workload.batch();
+  return plan_candidate(workload.model().spec, config, limits_of(device_), workload.lowering_target().max_seq, own);
+}
+
+Status GpuJudge::compile(BuiltCandidate& candidate) const {
+  AMK_TRY(compiler, NvrtcCompiler::open());
+  AMK_TRY(cache, BuildCache::open(options_.cache_folder));
+  return compile_candidate(candidate, compiler, cache);
 }
 
 Result<BuiltCandidate> GpuJudge::build(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options) const {
-  AMK_TRY(config, workload.parse(canonical));
-  AMK_TRY(compiler, NvrtcCompiler::open());
-  AMK_TRY(cache, BuildCache::open(options_.cache_folder));
-  PlanOptions own = options;
-  own.batch = workload.batch();
-  return build_candidate(workload.model().spec, config, limits_of(device_), workload.lowering_target().max_seq, compiler, cache, own);
+  AMK_TRY(out, plan(workload, canonical, options));
+  AMK_CHECK(compile(out));
+  return out;
 }
 
 // The worker failed during a candidate's turn.
@@ -159,16 +209,7 @@ Result<GpuJudge::Question> GpuJudge::question(const MegakernelWorkload& workload
 
 // One kind alone: fp32 on the reference VM, on inputs that no candidate can know.
 Result<GpuJudge::Question> GpuJudge::question(const InstructionWorkload& workload, const Progress& progress) {
-  std::shared_ptr<const InstructionReference>& held = instructions_[workload.id()];
-  if (held == nullptr) {
-    if (progress.report) progress.report(0.05, "running the instruction's reference");
-    const ModelSpec& spec = workload.model().model().spec;
-    const int max_seq = workload.model().lowering_target().max_seq;
-    AMK_TRY(weights, load_weights(workload.model().model()));
-    AMK_TRY(made, InstructionReference::create(weights, workload.op(), max_seq, gpu_format(spec.dtype),
-                                               instruction_draws(spec, workload.op(), max_seq, fresh_seed()), progress.stop));
-    held = std::move(made);
-  }
+  AMK_TRY(held, reference(workload, progress));
   Question out;
   Json draws = Json::array();
   for (const InstructionDraw& d : held->draws()) draws.push_back({{"position", d.position}, {"seed", d.seed}});
@@ -200,8 +241,13 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
   verdict.device = device_.uuid;
 
   say(0.0, "building");
-  progress.phase("build");  // lowering, proof and plan included: build_candidate() does them
-  auto built = build(*whole, verdict.config, options);
+  progress.phase("build");  // lowering, proof and plan included
+  auto built = plan(*whole, verdict.config, options);
+  std::vector<std::jthread> ahead;
+  if (built) {
+    ahead = begin_ahead(*whole, alone, progress);
+    if (const Status compiled = compile(*built); !compiled) built = tl::unexpected<Error>(compiled.error());
+  }
   if (!built) {
     if (built.error().kind != ErrorKind::Rejected) return tl::unexpected<Error>(std::move(built).error());
     reject(verdict, built.error(), "device");
@@ -213,6 +259,9 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
   verdict.smem_bytes = built->plan.shared_bytes;
   verdict.build_ms = built->build_ms;
 
+  progress.phase("check");
+  if (!ahead.empty()) say(0.1, "running the oracle, loading the model on the GPU");
+  ahead.clear();  // joins
   progress.phase("waiting");
   const std::lock_guard one(mutex_);
   progress.phase("check");

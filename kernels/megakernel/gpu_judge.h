@@ -3,14 +3,16 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "core/base/once_map.h"
 #include "kernels/device_judge.h"
 #include "kernels/megakernel/gpu_gate.h"
 #include "kernels/megakernel/gpu_model.h"
@@ -30,10 +32,18 @@ struct OutputsJudged {
   std::string failure;  // empty: correct
 };
 
+// What workloads' outputs are held against, by workload id. The oracle's run takes tens of seconds on all cores: judges of several GPUs share one.
+struct GpuReferences {
+  using Sequences = std::vector<std::shared_ptr<const GpuReference>>;
+  OnceMap<Sequences> whole;
+  OnceMap<std::shared_ptr<const InstructionReference>> instructions;
+};
+
 class GpuJudge final : public DeviceJudge {
  public:
   // `link` outlives the judge.
-  GpuJudge(GpuDevice device, DeviceJudgeOptions options, WorkerLink& link);
+  GpuJudge(GpuDevice device, DeviceJudgeOptions options, WorkerLink& link,
+           std::shared_ptr<GpuReferences> references = std::make_shared<GpuReferences>());
 
   Result<Verdict> judge_against(const Workload& workload, const Json& canonical, const IncumbentNow& incumbent, const Progress& progress) override;
 
@@ -65,19 +75,25 @@ class GpuJudge final : public DeviceJudge {
   Result<Question> question(const MegakernelWorkload& workload, int steps, const Progress& progress);  // steps: of a launch
   static void time_last(Question& asks, const MegakernelWorkload& workload, int total, int tokens);
   Result<Question> question(const InstructionWorkload& workload, const Progress& progress);
-  using References = std::vector<std::shared_ptr<const GpuReference>>;  // [sequence]
-  Result<References> references(const MegakernelWorkload& workload, const Progress& progress);
+  Result<GpuReferences::Sequences> references(const MegakernelWorkload& workload, const Progress& progress);
+  Result<std::shared_ptr<const InstructionReference>> reference(const InstructionWorkload& workload, const Progress& progress);
+  // What a workload's first candidate on this GPU would wait for, while it is built: the oracle's run, the model on the GPU. Ends with them; what
+  // fails there is tried again, and reported, where it is needed.
+  std::vector<std::jthread> begin_ahead(const MegakernelWorkload& whole, const InstructionWorkload* alone, const Progress& progress);
   Status open_model(const MegakernelWorkload& workload, const Progress& progress);
-  Result<BuiltCandidate> build(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options = {}) const;
+  Result<BuiltCandidate> plan(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options = {}) const;
+  Status compile(BuiltCandidate& candidate) const;
+  Result<BuiltCandidate> build(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options = {}) const;  // both
   Result<Message> call(Json request, std::chrono::milliseconds limit, const Progress& progress);
   Result<Verdict> blame(Verdict verdict, const Error& error, const Progress& progress);
 
   GpuDevice device_;
   DeviceJudgeOptions options_;
   WorkerLink& link_;
-  std::mutex mutex_;
-  std::map<std::string, References> references_;                                     // by workload id
-  std::map<std::string, std::shared_ptr<const InstructionReference>> instructions_;  // by workload id
+  std::mutex mutex_;  // one candidate has the worker
+  std::shared_ptr<GpuReferences> references_;
+  std::mutex begun_mutex_;
+  std::set<std::string> begun_;  // workloads that were begun ahead
 };
 
 }  // namespace amk

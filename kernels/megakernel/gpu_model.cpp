@@ -16,8 +16,8 @@ DeviceLimits limits_of(const GpuTarget& target) {
   return {architecture_name(target.sm_major, target.sm_minor), target.sm_major, target.sm_count, target.smem_optin_bytes, kMaxThreadsPerBlock};
 }
 
-Result<BuiltCandidate> build_candidate(const ModelSpec& spec, const ScheduleConfig& config, const DeviceLimits& limits, int max_seq,
-                                       const Compiler& compiler, const BuildCache& cache, const PlanOptions& options) {
+Result<BuiltCandidate> plan_candidate(const ModelSpec& spec, const ScheduleConfig& config, const DeviceLimits& limits, int max_seq,
+                                      const PlanOptions& options) {
   BuiltCandidate out;
   out.config = config;
   LoweringTarget target;
@@ -36,10 +36,21 @@ Result<BuiltCandidate> build_candidate(const ModelSpec& spec, const ScheduleConf
   out.program = std::make_shared<const Program>(std::move(program));
   AMK_TRY(plan, plan_device(*out.program, config, limits, options));
   out.plan = std::move(plan);
-  AMK_TRY(built, cache.build(compiler, out.plan.request));
-  out.kernel = std::move(built.kernel);
-  out.build_ms = built.build_ms;
-  out.cached = built.cached;
+  return out;
+}
+
+Status compile_candidate(BuiltCandidate& candidate, const Compiler& compiler, const BuildCache& cache) {
+  AMK_TRY(built, cache.build(compiler, candidate.plan.request));
+  candidate.kernel = std::move(built.kernel);
+  candidate.build_ms = built.build_ms;
+  candidate.cached = built.cached;
+  return {};
+}
+
+Result<BuiltCandidate> build_candidate(const ModelSpec& spec, const ScheduleConfig& config, const DeviceLimits& limits, int max_seq,
+                                       const Compiler& compiler, const BuildCache& cache, const PlanOptions& options) {
+  AMK_TRY(out, plan_candidate(spec, config, limits, max_seq, options));
+  AMK_CHECK(compile_candidate(out, compiler, cache));
   return out;
 }
 

@@ -27,7 +27,12 @@ struct BuiltCandidate {
 DeviceLimits limits_of(const GpuDevice& device);
 DeviceLimits limits_of(const GpuTarget& target);  // a GPU that is not here
 
-// Lowers, validates, plans, compiles. Rejected: the schedule's fault, {"rule", "message", "witness"} in data.
+// Lowers, validates, plans: milliseconds. Rejected: the schedule's fault, {"rule", "message", "witness"} in data.
+Result<BuiltCandidate> plan_candidate(const ModelSpec& spec, const ScheduleConfig& config, const DeviceLimits& limits, int max_seq,
+                                      const PlanOptions& options = {});
+// Compiles what was planned: seconds, when the cache does not have it.
+Status compile_candidate(BuiltCandidate& candidate, const Compiler& compiler, const BuildCache& cache);
+// Both.
 Result<BuiltCandidate> build_candidate(const ModelSpec& spec, const ScheduleConfig& config, const DeviceLimits& limits, int max_seq,
                                        const Compiler& compiler, const BuildCache& cache, const PlanOptions& options = {});
 

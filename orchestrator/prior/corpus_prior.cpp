@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "core/base/json.h"
+#include "core/base/parallel.h"
 #include "core/base/random.h"
 #include "core/base/stats.h"
 #include "orchestrator/strategy/archive.h"
@@ -133,10 +134,7 @@ std::shared_ptr<const Vote> analytic_vote(const SearchSpace& space, const std::f
   auto vote = std::make_shared<Vote>(space);
   const Archive archive(vote->space);
   std::vector<Observation> rows;
-  const auto ask = [&](const Point& point) {
-    const double cost = analytic(point);
-    rows.push_back({point, std::isfinite(cost) && cost > 0 ? std::optional(cost) : std::nullopt});
-  };
+  const auto ask = [&](const Point& point) { rows.push_back({point, std::nullopt}); };
   if (archive.valid(space.default_point())) {
     ask(space.default_point());
     for (const Point& p : archive.neighbours(space.default_point(), true)) {
@@ -149,6 +147,13 @@ std::shared_ptr<const Vote> analytic_vote(const SearchSpace& space, const std::f
     if (!point) break;
     ask(*point);
   }
+  // Tens of milliseconds each, for a large model: a search waits for them before its first evaluation.
+  ThreadPool().for_ranges(static_cast<std::int64_t>(rows.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      const double cost = analytic(rows[i].point);
+      if (std::isfinite(cost) && cost > 0) rows[i].cost = cost;
+    }
+  });
   auto model = SourceModel::learn(vote->space, rows, rng);
   if (!model) return nullptr;
   vote->members.emplace_back(1.0, std::move(*model));

@@ -43,7 +43,7 @@ struct LearnedPrior {
 };
 
 // `analytic`: the cost model's score of a point (lower is better; NaN when it cannot run), or empty. It is asked at a few hundred points and a
-// forest stands in for it afterwards, because strategies ask for thousands of scores.
+// forest stands in for it afterwards, because strategies ask for thousands of scores. Thread-safe: it is asked on all cores.
 LearnedPrior learn_prior(const SearchSpace& space, const Features& features, const std::vector<PriorSource>& sources,
                          const std::function<double(const Point&)>& analytic, std::uint64_t seed);
 

@@ -48,8 +48,9 @@ Json short_row(const Run& run, const Experiment& e, const std::optional<Experime
 
 // The strategy's next point that can run at all. What lowering, proof or the device's limits refuse is told as a failure at once and costs no
 // evaluation; deterministic, so that a resumed run asks the same. After many refusals in a row the last one is returned: its verdict says why.
+// `lock` guards the strategy and is held but for the proofs, which take milliseconds: other lanes ask and tell meanwhile.
 // `clock` (may be null): deciding what to try is "search"; the workload names its own phases.
-std::optional<Point> ask_runnable(Strategy& strategy, const Workload& workload, PhaseClock* clock) {
+std::optional<Point> ask_runnable(Strategy& strategy, const Workload& workload, std::unique_lock<std::mutex>& lock, PhaseClock* clock) {
   constexpr int kRefusals = 64;
   Progress phases;
   if (clock != nullptr) phases.enter = [clock](std::string_view phase) { clock->enter(phase); };
@@ -57,8 +58,10 @@ std::optional<Point> ask_runnable(Strategy& strategy, const Workload& workload, 
     phases.phase("search");
     const std::vector<Point> points = strategy.ask(1);
     if (points.empty()) return std::nullopt;
+    lock.unlock();
     const auto canonical = workload.canonical(workload.config_at(points[0]));
     const auto us = canonical ? workload.predict_us(*canonical, phases) : Result<double>(0.0);
+    lock.lock();
     if (us || us.error().kind != ErrorKind::Rejected || refused == kRefusals) return points[0];
     strategy.tell({points[0], std::nullopt});
   }
@@ -102,8 +105,10 @@ Status prime(Service::Impl& impl, Run& run, const SearchRequest& request, bool r
   run.strategy = std::move(strategy);
   for (const Experiment& e : before)
     if (auto point = workload.point_of(e.config)) run.strategy->tell({*point, cost_of(e)});
+  std::mutex alone;
+  std::unique_lock lock(alone);
   for (const Experiment& e : mine) {
-    (void)ask_runnable(*run.strategy, workload, nullptr);  // advances its random numbers as the first time; what it asked is what was evaluated
+    (void)ask_runnable(*run.strategy, workload, lock, nullptr);  // advances its random numbers as the first time; what it asked is what was evaluated
     if (auto point = workload.point_of(e.config)) run.strategy->tell({*point, cost_of(e)});
     ++run.done;
     if (e.outcome) ++run.counts[std::string(to_string(*e.outcome))];
@@ -121,13 +126,13 @@ struct Asked {
   PhaseClock clock;
 };
 
-// The next candidate. Empty: the run is over (run.stopped says why).
-Result<std::optional<Asked>> ask_one(Service::Impl& impl, Run& run, bool ignore_plateau) {
+// The next candidate. Empty: the run is over (run.stopped says why). `lock` guards the run.
+Result<std::optional<Asked>> ask_one(Service::Impl& impl, Run& run, std::unique_lock<std::mutex>& lock, bool ignore_plateau) {
   const Workload& workload = *run.opened.workload;
   const CampaignId id = run.campaign.id;
   PhaseClock clock;
   while (true) {
-    const std::optional<Point> point = ask_runnable(*run.strategy, workload, &clock);
+    const std::optional<Point> point = ask_runnable(*run.strategy, workload, lock, &clock);
     if (!point) {
       run.stopped = "space-exhausted";
       return std::nullopt;
@@ -198,10 +203,10 @@ Status drive(Service::Impl& impl, Run& run, std::int64_t limit, bool ignore_plat
         run.stopped = "cancelled";
         return;
       }
-      auto asked = ask_one(impl, run, ignore_plateau);
-      if (!asked) failed = tl::unexpected<Error>(asked.error());
+      ++begun;  // first: asking lets go of the lock
+      auto asked = ask_one(impl, run, lock, ignore_plateau);
+      if (!asked && failed) failed = tl::unexpected<Error>(asked.error());
       if (!asked || !*asked) return;
-      ++begun;
       lock.unlock();
       Progress own = progress;
       own.enter = [&asked](std::string_view phase) { (*asked)->clock.enter(phase); };
