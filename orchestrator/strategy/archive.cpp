@@ -16,24 +16,21 @@ void Archive::mark_asked(const Point& point) {
 
 void Archive::record(const Observation& observation) {
   auto [it, inserted] = entries_.try_emplace(observation.point, -1);
+  const auto before = [this](std::uint32_t a, std::uint32_t b) {
+    const double x = *observations_[a].cost, y = *observations_[b].cost;
+    return x != y ? x < y : a < b;
+  };
   if (it->second < 0) {
     if (!inserted) --pending_;
     it->second = static_cast<std::int64_t>(observations_.size());
     observations_.push_back(observation);
   } else {
-    observations_[static_cast<std::size_t>(it->second)] = observation;
+    Observation& known = observations_[static_cast<std::size_t>(it->second)];
+    if (known.cost) ranked_.erase(std::lower_bound(ranked_.begin(), ranked_.end(), static_cast<std::uint32_t>(it->second), before));
+    known = observation;
   }
-  const bool was_best = best_ >= 0 && it->second == best_;
-  if (!was_best) {
-    if (observation.cost && (best_ < 0 || *observation.cost < *observations_[static_cast<std::size_t>(best_)].cost)) best_ = it->second;
-    return;
-  }
-  // Re-measuring the best may end its reign, so it is looked for again; ties go to the earlier point.
-  best_ = -1;
-  for (std::size_t i = 0; i < observations_.size(); ++i) {
-    if (!observations_[i].cost) continue;
-    if (best_ < 0 || *observations_[i].cost < *observations_[static_cast<std::size_t>(best_)].cost) best_ = static_cast<std::int64_t>(i);
-  }
+  const auto at = static_cast<std::uint32_t>(it->second);
+  if (observation.cost) ranked_.insert(std::lower_bound(ranked_.begin(), ranked_.end(), at, before), at);
 }
 
 std::optional<double> Archive::cost(const Point& point) const {

@@ -27,7 +27,9 @@ class Archive {
   void record(const Observation& observation);  // the last result of a point counts
 
   const std::vector<Observation>& observations() const { return observations_; }  // one a point, in order of first telling
-  const Observation* best() const { return best_ < 0 ? nullptr : &observations_[static_cast<std::size_t>(best_)]; }
+  // Correct ones, as indices into observations(), ascending by cost; of equals the one told first. Kept in order, so that looking costs nothing.
+  const std::vector<std::uint32_t>& ranked() const { return ranked_; }
+  const Observation* best() const { return ranked_.empty() ? nullptr : &observations_[ranked_.front()]; }
   std::optional<double> cost(const Point& point) const;  // empty: unknown or failed
   bool told(const Point& point) const;
   std::vector<const Point*> pending() const;  // asked and not told yet, in a fixed order; until the next change
@@ -46,8 +48,8 @@ class Archive {
   const SearchSpace& space_;
   std::unordered_map<Point, std::int64_t, PointHash> entries_;  // index into observations_, or -1 while pending
   std::vector<Observation> observations_;
+  std::vector<std::uint32_t> ranked_;
   std::size_t pending_ = 0;
-  std::int64_t best_ = -1;
 };
 
 }  // namespace amk

@@ -11,14 +11,17 @@ constexpr std::size_t kSmallestSplit = 3;  // nodes with fewer items become leav
 
 }  // namespace
 
-void Forest::fit(const std::vector<const Point*>& points, const std::vector<double>& y, Rng& rng) {
+void Forest::refresh(const std::vector<const Point*>& points, const std::vector<double>& y, std::size_t trees, Rng& rng) {
+  if (points.empty()) return;
   std::vector<std::int32_t> items(points.size());
-  for (auto& tree : trees_) {
+  for (std::size_t i = 0; i < std::min(trees, trees_.size()); ++i) {
+    auto& tree = trees_[oldest_];
     tree.clear();
     std::iota(items.begin(), items.end(), 0);
-    if (!items.empty()) grow(tree, items, 0, items.size(), points, y, rng);
+    grow(tree, items, 0, items.size(), points, y, rng);
+    grown_ = std::max(grown_, oldest_ + 1);
+    oldest_ = (oldest_ + 1) % trees_.size();
   }
-  fitted_ = !points.empty();
 }
 
 std::int32_t Forest::grow(std::vector<Node>& tree, std::vector<std::int32_t>& items, std::size_t begin, std::size_t end,
@@ -74,7 +77,8 @@ std::int32_t Forest::grow(std::vector<Node>& tree, std::vector<std::int32_t>& it
 
 Forest::Estimate Forest::predict(const Point& point) const {
   double sum = 0, squares = 0;
-  for (const auto& tree : trees_) {
+  for (std::size_t t = 0; t < grown_; ++t) {
+    const auto& tree = trees_[t];
     std::size_t at = 0;
     while (tree[at].left >= 0) {
       const Node& n = tree[at];
@@ -84,7 +88,7 @@ Forest::Estimate Forest::predict(const Point& point) const {
     sum += tree[at].value;
     squares += static_cast<double>(tree[at].value) * tree[at].value;
   }
-  const auto count = static_cast<double>(trees_.size());
+  const auto count = static_cast<double>(grown_);
   const double mean = sum / count;
   return {mean, std::sqrt(std::max(0.0, squares / count - mean * mean))};
 }

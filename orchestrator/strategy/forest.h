@@ -19,9 +19,12 @@ class Forest {
 
   Forest(const SearchSpace& space, int trees) : space_(space), trees_(static_cast<std::size_t>(trees)) {}
   // points[i] has the value y[i]. Replaces what was learned.
-  void fit(const std::vector<const Point*>& points, const std::vector<double>& y, Rng& rng);
+  void fit(const std::vector<const Point*>& points, const std::vector<double>& y, Rng& rng) { refresh(points, y, trees_.size(), rng); }
+  // Grows only so many trees, those that were grown the longest ago (or never): a forest that is asked often can follow its data a few trees at a
+  // time.
+  void refresh(const std::vector<const Point*>& points, const std::vector<double>& y, std::size_t trees, Rng& rng);
   Estimate predict(const Point& point) const;
-  bool fitted() const { return fitted_; }
+  bool fitted() const { return grown_ > 0; }
 
  private:
   struct Node {
@@ -35,7 +38,7 @@ class Forest {
 
   const SearchSpace& space_;
   std::vector<std::vector<Node>> trees_;
-  bool fitted_ = false;
+  std::size_t grown_ = 0, oldest_ = 0;  // the first grown_ trees are there; the next to be grown
 };
 
 }  // namespace amk

@@ -191,11 +191,17 @@ void GaussianProcess::fit(const std::vector<const Point*>& points, const std::ve
   std::vector<double> z(y.size());
   for (std::size_t i = 0; i < y.size(); ++i) z[i] = (y[i] - mean_) / scale_;
 
-  std::vector<double> correlation(row_start(points_.size()), 1.0), effects(correlation.size(), 0.0), trial;
-  for (const Component& c : components_) scale_correlation(c, std::exp(c.log_weight), correlation);
-  for (const MainEffect& e : effects_) add_effect(e, std::exp(e.log_weight), effects);
+  rebuild_rows();
+  std::vector<double> correlation(row_start(points_.size())), effects(correlation.size(), 0.0), trial;
+  for (std::size_t i = 0; i < points_.size(); ++i) {
+    correlate(i + 1, points_[i], correlation.data() + row_start(i));
+    for (const MainEffect& e : effects_) {
+      const double* row = effect_rows_[e.knob].data() + points_[i][e.knob] * points_.size();
+      for (std::size_t j = 0; j <= i; ++j) effects[row_start(i) + j] += row[j];
+    }
+  }
   double best = log_posterior(correlation, effects, z);
-  bool stale = best <= -1e300;  // factor_ belongs to a refused step
+  bool stale = best <= -1e300, moved = false;  // stale: factor_ belongs to a refused step
   const std::size_t shapes = components_.size(), knobs = effects_.size(), scalars = trend_.empty() ? 1 : 2;
   for (int s = 0; s < steps; ++s) {
     const std::size_t which = rng.below(shapes + knobs + scalars);
@@ -225,6 +231,7 @@ void GaussianProcess::fit(const std::vector<const Point*>& points, const std::ve
       continue;
     }
     best = value;
+    moved = true;
     if (which < shapes)
       correlation.swap(trial);
     else if (which < shapes + knobs)
@@ -232,41 +239,64 @@ void GaussianProcess::fit(const std::vector<const Point*>& points, const std::ve
   }
   // More noise until the matrix is positive definite; with the floor on the noise the first try is enough but for degenerate input.
   while (stale && log_posterior(correlation, effects, z) <= -1e300 && log_noise_ < 3) log_noise_ += 2;
-  rebuild_tables();
+  if (moved) rebuild_rows();
+  const std::size_t count = points_.size();
+  effect_means_.assign(effect_rows_.size(), {});
+  for (std::size_t k = 0; k < effect_rows_.size(); ++k)
+    for (std::size_t at = 0; at < effect_rows_[k].size(); at += count)
+      effect_means_[k].push_back(dot(effect_rows_[k].data() + at, alpha_.data(), count));
+  trend_mean_ = trend_.empty() ? 0 : std::exp(log_trend_) * dot(trend_.data(), alpha_.data(), count);
 }
 
-void GaussianProcess::rebuild_tables() {
-  tables_.assign(space_.knobs.size(), {});
+void GaussianProcess::rebuild_rows() {
+  const std::size_t n = points_.size();
+  // From choices × choices to choices × observations.
+  const auto spread = [&](std::size_t knob, const std::vector<double>& table) {
+    const std::size_t choices = space_.knobs[knob].choices.size();
+    std::vector<double> out(choices * n);
+    for (std::size_t c = 0; c < choices; ++c)
+      for (std::size_t i = 0; i < n; ++i) out[c * n + i] = table[c * choices + points_[i][knob]];
+    return out;
+  };
+  std::vector<std::vector<double>> tables(space_.knobs.size());
   for (const Component& c : components_) {
-    auto& table = tables_[c.knob];
+    auto& table = tables[c.knob];
     table.resize(c.distance.size(), 0.0);
     const double w = std::exp(c.log_weight);
     for (std::size_t i = 0; i < table.size(); ++i) table[i] -= w * c.distance[i];
   }
-  for (auto& table : tables_)
-    for (double& t : table) t = std::exp(t);
-  effect_tables_.assign(space_.knobs.size(), {});
+  factors_.assign(space_.knobs.size(), {});
+  for (std::size_t k = 0; k < tables.size(); ++k) {
+    if (tables[k].empty()) continue;
+    for (double& t : tables[k]) t = std::exp(t);
+    factors_[k] = spread(k, tables[k]);
+  }
+  effect_rows_.assign(space_.knobs.size(), {});
   own_variance_ = 1;
   for (const MainEffect& e : effects_) {
     const double w = std::exp(e.log_weight);
-    effect_tables_[e.knob] = e.table;
-    for (double& t : effect_tables_[e.knob]) t *= w;
+    effect_rows_[e.knob] = spread(e.knob, e.table);
+    for (double& t : effect_rows_[e.knob]) t *= w;
     own_variance_ += w;
+  }
+}
+
+void GaussianProcess::correlate(std::size_t rows, const Point& point, double* out) const {
+  std::fill(out, out + rows, 1.0);
+  for (std::size_t k = 0; k < factors_.size(); ++k) {
+    if (factors_[k].empty()) continue;
+    const double* row = factors_[k].data() + point[k] * points_.size();
+    for (std::size_t i = 0; i < rows; ++i) out[i] *= row[i];
   }
 }
 
 void GaussianProcess::covariances(const Point& point, double trend, double* out) const {
   const std::size_t n = points_.size();
-  std::fill(out, out + n, 1.0);
-  for (std::size_t k = 0; k < tables_.size(); ++k) {
-    if (tables_[k].empty()) continue;
-    const double* row = tables_[k].data() + point[k] * space_.knobs[k].choices.size();
-    for (std::size_t i = 0; i < n; ++i) out[i] *= row[points_[i][k]];
-  }
-  for (std::size_t k = 0; k < effect_tables_.size(); ++k) {
-    if (effect_tables_[k].empty()) continue;
-    const double* row = effect_tables_[k].data() + point[k] * space_.knobs[k].choices.size();
-    for (std::size_t i = 0; i < n; ++i) out[i] += row[points_[i][k]];
+  correlate(n, point, out);
+  for (std::size_t k = 0; k < effect_rows_.size(); ++k) {
+    if (effect_rows_[k].empty()) continue;
+    const double* row = effect_rows_[k].data() + point[k] * n;
+    for (std::size_t i = 0; i < n; ++i) out[i] += row[i];
   }
   if (trend_.empty()) return;
   const double w = std::exp(log_trend_) * trend;
@@ -277,8 +307,12 @@ std::vector<double> GaussianProcess::means(const std::vector<const Point*>& poin
   std::vector<double> out, k(points_.size());
   out.reserve(points.size());
   for (std::size_t i = 0; i < points.size(); ++i) {
-    covariances(*points[i], trend.empty() ? 0 : trend[i], k.data());
-    out.push_back(mean_ + scale_ * dot(k.data(), alpha_.data(), k.size()));
+    const Point& point = *points[i];
+    correlate(k.size(), point, k.data());
+    double mean = dot(k.data(), alpha_.data(), k.size()) + (trend.empty() ? 0 : trend[i] * trend_mean_);
+    for (std::size_t knob = 0; knob < effect_means_.size(); ++knob)
+      if (!effect_means_[knob].empty()) mean += effect_means_[knob][point[knob]];
+    out.push_back(mean_ + scale_ * mean);
   }
   return out;
 }

@@ -31,7 +31,7 @@ class GaussianProcess {
   // `steps`: likelihood evaluations spent on better weights.
   void fit(const std::vector<const Point*>& points, const std::vector<double>& y, const std::vector<double>& trend, int steps, Rng& rng);
 
-  // Of any number of points, with their trends if fit() had some. Means cost O(observations) each, deviations O(observations²).
+  // Of any number of points, with their trends if fit() had some. Means cost O(knobs · observations) each, deviations O(observations²) more.
   std::vector<double> means(const std::vector<const Point*>& points, const std::vector<double>& trend = {}) const;
   std::vector<Estimate> predict(const std::vector<const Point*>& points, const std::vector<double>& trend = {}) const;
 
@@ -54,8 +54,9 @@ class GaussianProcess {
   double log_posterior(const std::vector<double>& correlation, const std::vector<double>& effects, const std::vector<double>& z);
   void add_effect(const MainEffect& e, double weight, std::vector<double>& effects) const;
   void scale_correlation(const Component& c, double weight, std::vector<double>& correlation) const;  // times exp(-weight·distance)
-  void rebuild_tables();
-  void covariances(const Point& point, double trend, double* out) const;  // with every observation
+  void rebuild_rows();
+  void correlate(std::size_t rows, const Point& point, double* out) const;  // the product, with the first `rows` observations
+  void covariances(const Point& point, double trend, double* out) const;    // with every observation
 
   const SearchSpace& space_;
   std::vector<Component> components_;
@@ -65,11 +66,14 @@ class GaussianProcess {
   std::vector<double> trend_;
   std::vector<double> factor_;  // lower triangle of the Cholesky factor, row by row: row i starts at i(i+1)/2
   std::vector<double> alpha_;
-  std::vector<std::vector<double>> tables_;         // per knob, choices × choices: its factor of the correlation; empty for a knob of one choice
-  std::vector<std::vector<double>> effect_tables_;  // per knob, choices × choices: its weighted main effect
-  double own_variance_ = 1;                         // of any point, without the trend
-  double mean_ = 0, scale_ = 1;                     // of y
-  double signal_ = 1;                               // variance of the process, in units of scale_²
+  // Per knob, choices × observations: what a choice contributes to the covariance with each observation, as a factor of the product and as its
+  // weighted main effect. A point's covariances are products and sums of whole rows. Empty for a knob of one choice.
+  std::vector<std::vector<double>> factors_, effect_rows_;
+  std::vector<std::vector<double>> effect_means_;  // per knob and choice: effect_rows_ times alpha_
+  double trend_mean_ = 0;                          // trend_ times alpha_
+  double own_variance_ = 1;                        // of any point, without the trend
+  double mean_ = 0, scale_ = 1;                    // of y
+  double signal_ = 1;                              // variance of the process, in units of scale_²
 };
 
 }  // namespace amk

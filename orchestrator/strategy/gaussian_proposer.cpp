@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "orchestrator/strategy/gaussian_process.h"
@@ -45,29 +46,21 @@ struct Training {
 
 // Log costs, bent at the median of the correct ones (trend.h). Failures are no better than the median.
 Training training_set(const Archive& archive) {
-  std::vector<double> correct;
+  const std::vector<Observation>& told = archive.observations();
+  const std::vector<std::uint32_t>& ranked = archive.ranked();
+  const double bend = std::log(*told[ranked[ranked.size() / 2]].cost);
   std::vector<const Observation*> all;
-  for (const Observation& o : archive.observations()) {
-    all.push_back(&o);
-    if (o.cost) correct.push_back(*o.cost);
-  }
-  const auto middle = correct.begin() + static_cast<std::ptrdiff_t>(correct.size() / 2);
-  std::nth_element(correct.begin(), middle, correct.end());
-  const double bend = std::log(*middle);
-  if (all.size() > kTrainingLimit) {
+  if (told.size() <= kTrainingLimit) {
+    for (const Observation& o : told) all.push_back(&o);
+  } else {
     constexpr std::size_t kHalf = kTrainingLimit / 2;
-    const auto better = [](const Observation* a, const Observation* b) {  // a total order: earlier ones first among equals
-      const double x = a->cost.value_or(HUGE_VAL), y = b->cost.value_or(HUGE_VAL);
-      return x != y ? x < y : a < b;
-    };
-    std::vector<const Observation*> ranked = all, rest;
-    std::nth_element(ranked.begin(), ranked.begin() + kHalf, ranked.end(), better);
-    const Observation* const bar = ranked[kHalf];
-    std::vector<const Observation*> kept;
-    for (const Observation* o : all) (better(o, bar) ? kept : rest).push_back(o);
-    const double stride = static_cast<double>(rest.size()) / static_cast<double>(kHalf);
-    for (std::size_t i = 0; i < kHalf; ++i) kept.push_back(rest[static_cast<std::size_t>(stride * static_cast<double>(i))]);
-    all = std::move(kept);
+    std::vector<bool> chosen(told.size(), false);
+    for (std::size_t i = 0; i < std::min(kHalf, ranked.size()); ++i) chosen[ranked[i]] = true;
+    std::vector<const Observation*> rest;
+    for (std::size_t i = 0; i < told.size(); ++i) (chosen[i] ? all : rest).push_back(&told[i]);
+    const std::size_t others = kTrainingLimit - all.size();
+    const double stride = static_cast<double>(rest.size()) / static_cast<double>(others);
+    for (std::size_t i = 0; i < others; ++i) all.push_back(rest[static_cast<std::size_t>(stride * static_cast<double>(i))]);
   }
   Training out;
   for (const Observation* o : all) {
@@ -171,7 +164,7 @@ class GaussianProposer final : public Proposer {
     if (unimproved_ >= kTrendPatience) trend_ = nullptr;
     std::vector<double> trends;
     if (trend_) {
-      for (const Point* p : t.points) trends.push_back(trend_->at(*p));
+      for (const Point* p : t.points) trends.push_back(trend_of_told(*p));
       trusted_ = n < kJudged || rank_correlation(trends, t.y) >= kBelieved;
       if (!trusted_) trends.clear();
     }
@@ -180,12 +173,19 @@ class GaussianProposer final : public Proposer {
     best_ = *std::min_element(t.y.begin(), t.y.end());
   }
 
+  // A prior's score costs a walk through its forests; what was told is asked for again and again.
+  double trend_of_told(const Point& point) {
+    const auto [at, fresh] = told_trends_.try_emplace(point, 0.0);
+    if (fresh) at->second = trend_->at(point);
+    return at->second;
+  }
+
   // Told since the first that is within kWorthwhile of the best.
   static std::size_t evaluations_without_improvement(const Archive& archive) {
     const auto& all = archive.observations();
-    const double bar = std::log(*archive.best()->cost) + kWorthwhile;
+    const double bar = *archive.best()->cost * std::exp(kWorthwhile);
     std::size_t first = 0;
-    while (!all[first].cost || std::log(*all[first].cost) > bar) ++first;
+    while (!all[first].cost || *all[first].cost > bar) ++first;
     return all.size() - 1 - first;
   }
 
@@ -227,6 +227,7 @@ class GaussianProposer final : public Proposer {
   }
 
   std::shared_ptr<const Trend> trend_;
+  std::unordered_map<Point, double, PointHash> told_trends_;
   std::optional<GaussianProcess> model_;
   std::size_t refit_at_ = 0;
   bool trusted_ = true;         // the trend, as far as the observations go

@@ -14,14 +14,15 @@ std::optional<Point> fresh_point(const Archive& archive, Rng& rng) {
   return point ? point : archive.first_fresh();
 }
 
+double knob_distance(const SearchSpace& space, std::size_t knob, std::uint16_t a, std::uint16_t b) {
+  if (a == b) return 0;
+  const std::size_t n = space.knobs[knob].choices.size();
+  return space.knobs[knob].kind == KnobKind::Ordinal && n > 2 ? 0.5 + 0.5 * std::abs(int{a} - int{b}) / static_cast<double>(n - 1) : 1.0;
+}
+
 double distance(const SearchSpace& space, const Point& a, const Point& b) {
   double d = 0;
-  for (std::size_t k = 0; k < a.size(); ++k) {
-    const int delta = std::abs(int{a[k]} - int{b[k]});
-    if (delta == 0) continue;
-    const std::size_t n = space.knobs[k].choices.size();
-    d += space.knobs[k].kind == KnobKind::Ordinal && n > 2 ? 0.5 + 0.5 * delta / static_cast<double>(n - 1) : 1.0;
-  }
+  for (std::size_t k = 0; k < a.size(); ++k) d += knob_distance(space, k, a[k], b[k]);
   return d;
 }
 
@@ -64,14 +65,7 @@ std::optional<Point> perturbed(const Archive& archive, const Point& from, int kn
 
 std::vector<const Observation*> best_observations(const Archive& archive, std::size_t n) {
   std::vector<const Observation*> out;
-  for (const Observation& o : archive.observations())
-    if (o.cost) out.push_back(&o);
-  const auto cheaper = [](const Observation* a, const Observation* b) { return *a->cost != *b->cost ? *a->cost < *b->cost : a->point < b->point; };
-  if (out.size() > n) {
-    std::nth_element(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(n), out.end(), cheaper);
-    out.resize(n);
-  }
-  std::sort(out.begin(), out.end(), cheaper);
+  for (std::size_t i = 0; i < std::min(n, archive.ranked().size()); ++i) out.push_back(&archive.observations()[archive.ranked()[i]]);
   return out;
 }
 

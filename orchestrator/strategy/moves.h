@@ -14,8 +14,9 @@ std::optional<Point> fresh_point(const Archive& archive, Rng& rng);  // random, 
 std::optional<Point> spread_point(const Archive& archive, Rng& rng);
 // 0…knobs: a differing categorical or boolean knob counts one, an ordinal one half and half of its share of the range.
 double distance(const SearchSpace& space, const Point& a, const Point& b);
-void mutate_knob(const SearchSpace& space, Point& point, std::size_t knob, Rng& rng);            // to another choice (no-op for one choice)
-std::optional<Point> perturbed(const Archive& archive, const Point& from, int knobs, Rng& rng);  // up to `knobs` changed; valid, unknown
-std::vector<const Observation*> best_observations(const Archive& archive, std::size_t n);        // correct ones, ascending cost
+double knob_distance(const SearchSpace& space, std::size_t knob, std::uint16_t a, std::uint16_t b);  // its summands
+void mutate_knob(const SearchSpace& space, Point& point, std::size_t knob, Rng& rng);                // to another choice (no-op for one choice)
+std::optional<Point> perturbed(const Archive& archive, const Point& from, int knobs, Rng& rng);      // up to `knobs` changed; valid, unknown
+std::vector<const Observation*> best_observations(const Archive& archive, std::size_t n);            // correct ones, ascending cost
 
 }  // namespace amk

@@ -9,8 +9,9 @@
 namespace amk {
 namespace {
 
-constexpr std::size_t kTrainingLimit = 600;  // the best half and an even sample of the rest: bounds the time at 10,000 observations
+constexpr std::size_t kTrainingLimit = 256;  // the best half and an even sample of the rest: bounds the time at 10,000 observations
 constexpr std::size_t kPool = 400;           // random candidates beside the neighbourhoods
+constexpr std::size_t kTrees = 40, kFewestGrown = 3, kGrownWork = 800;  // trees grown an ask: as many as cost about two milliseconds
 
 // Failures are known to be bad, not how bad: they get the worst correct cost seen.
 struct Training {
@@ -18,24 +19,29 @@ struct Training {
   std::vector<double> y;  // log cost
 };
 
+// Best first, failures last.
 Training training_set(const Archive& archive) {
   Training out;
-  double worst = 0;
-  bool any = false;
-  for (const Observation& o : archive.observations())
-    if (o.cost) worst = any ? std::max(worst, std::log(*o.cost)) : std::log(*o.cost), any = true;
-  if (!any) return out;
-  std::vector<std::pair<double, const Point*>> all;
-  for (const Observation& o : archive.observations()) all.emplace_back(o.cost ? std::log(*o.cost) : worst, &o.point);
-  if (all.size() > kTrainingLimit) {
-    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    constexpr std::size_t kHalf = kTrainingLimit / 2;
-    std::vector<std::pair<double, const Point*>> kept(all.begin(), all.begin() + kHalf);
-    const double stride = static_cast<double>(all.size() - kHalf) / static_cast<double>(kHalf);
-    for (std::size_t i = 0; i < kHalf; ++i) kept.push_back(all[kHalf + static_cast<std::size_t>(stride * static_cast<double>(i))]);
-    all = std::move(kept);
+  const std::vector<Observation>& told = archive.observations();
+  const std::vector<std::uint32_t>& ranked = archive.ranked();
+  if (ranked.empty()) return out;
+  std::vector<const Observation*> all;
+  for (const std::uint32_t i : ranked) all.push_back(&told[i]);
+  for (const Observation& o : told)
+    if (!o.cost) all.push_back(&o);
+  const double worst = std::log(*told[ranked.back()].cost);
+  const auto take = [&](const Observation& o) {
+    out.points.push_back(&o.point);
+    out.y.push_back(o.cost ? std::log(*o.cost) : worst);
+  };
+  if (all.size() <= kTrainingLimit) {
+    for (const Observation* o : all) take(*o);
+    return out;
   }
-  for (const auto& [y, point] : all) out.y.push_back(y), out.points.push_back(point);
+  constexpr std::size_t kHalf = kTrainingLimit / 2;
+  for (std::size_t i = 0; i < kHalf; ++i) take(*all[i]);
+  const double stride = static_cast<double>(all.size() - kHalf) / static_cast<double>(kHalf);
+  for (std::size_t i = 0; i < kHalf; ++i) take(*all[kHalf + static_cast<std::size_t>(stride * static_cast<double>(i))]);
   return out;
 }
 
@@ -54,7 +60,7 @@ class SurrogateProposer final : public Proposer {
   std::optional<Point> propose(const Archive& archive, Rng& rng) override {
     constexpr std::size_t kFewest = 4;
     if (archive.best() == nullptr || archive.observations().size() < kFewest) return fresh_point(archive, rng);
-    if (!forest_) forest_.emplace(archive.space(), 40);
+    if (!forest_) forest_.emplace(archive.space(), static_cast<int>(kTrees));
     if (archive.observations().size() != fitted_at_) refit(archive, rng);
 
     const double best = std::log(*archive.best()->cost);
@@ -74,10 +80,8 @@ class SurrogateProposer final : public Proposer {
 
  private:
   void refit(const Archive& archive, Rng& rng) {
-    // Large archives change little with one more observation: refit on every 2%.
-    if (forest_->fitted() && archive.observations().size() < fitted_at_ + fitted_at_ / 50) return;
     const Training t = training_set(archive);
-    forest_->fit(t.points, t.y, rng);
+    forest_->refresh(t.points, t.y, std::clamp(kGrownWork / t.points.size(), kFewestGrown, kTrees), rng);
     fitted_at_ = archive.observations().size();
   }
   std::optional<Forest> forest_;
@@ -97,9 +101,10 @@ class VndProposer final : public Proposer {
       std::optional<Point> chosen;
       double chosen_score = 0;
       for (std::size_t e = 0; e < std::min<std::size_t>(elites.size(), width == 0 ? 1 : width == 1 ? 3 : 6); ++e) {
+        const Nearby nearby(archive.space(), t, elites[e]->point);
         for (const Point& point : neighbourhood(archive, elites[e]->point, width, rng)) {
           if (archive.known(point)) continue;
-          const double score = nearest_estimate(archive.space(), t, point);
+          const double score = nearby.estimate(point);
           if (!chosen || score < chosen_score) chosen = point, chosen_score = score;
         }
       }
@@ -118,17 +123,35 @@ class VndProposer final : public Proposer {
     return out;
   }
 
-  // Inverse-distance mean of the observations.
-  static double nearest_estimate(const SearchSpace& space, const Training& t, const Point& point) {
-    double weights = 0, sum = 0;
-    for (std::size_t i = 0; i < t.points.size(); ++i) {
-      const double d = distance(space, point, *t.points[i]);
-      const double w = 1.0 / (d * d * d);
-      weights += w;
-      sum += w * t.y[i];
+  // Inverse-distance mean of the observations at points near a centre: distances are sums over knobs, so that only those which differ from the
+  // centre are looked at.
+  class Nearby {
+   public:
+    Nearby(const SearchSpace& space, const Training& t, const Point& centre) : space_(space), t_(t), centre_(centre) {
+      for (const Point* p : t.points) from_centre_.push_back(distance(space, centre, *p));
     }
-    return sum / weights;
-  }
+    double estimate(const Point& point) const {
+      std::vector<std::size_t> moved;
+      for (std::size_t k = 0; k < point.size(); ++k)
+        if (point[k] != centre_[k]) moved.push_back(k);
+      double weights = 0, sum = 0;
+      for (std::size_t i = 0; i < t_.points.size(); ++i) {
+        const Point& other = *t_.points[i];
+        double d = from_centre_[i];
+        for (const std::size_t k : moved) d += knob_distance(space_, k, point[k], other[k]) - knob_distance(space_, k, centre_[k], other[k]);
+        const double w = 1.0 / (d * d * d);
+        weights += w;
+        sum += w * t_.y[i];
+      }
+      return sum / weights;
+    }
+
+   private:
+    const SearchSpace& space_;
+    const Training& t_;
+    const Point& centre_;
+    std::vector<double> from_centre_;
+  };
 };
 
 }  // namespace
