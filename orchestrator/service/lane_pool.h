@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <functional>
 #include <mutex>
 #include <stop_token>
 #include <string>
@@ -24,6 +25,20 @@ class LanePool {
   void give_back(std::size_t lane);
   // Left out from now on; candidates that it has are given back as usual.
   void mark_broken(std::size_t lane, std::string why);
+
+  // Judges one candidate on a lane of the pool's choice. A GPU that breaks (Unavailable: it failed a known-good probe, or its worker does not start)
+  // costs its share: the candidate moves to another one. With one GPU the error is the caller's, who decides whether to try again.
+  template <class T>
+  Result<T> judge(const std::stop_token& stop, const std::function<Result<T>(std::size_t lane)>& on) {
+    for (;;) {
+      AMK_TRY(lane, take(stop));
+      Result<T> judged = on(lane);
+      const bool broken = !judged && judged.error().kind == ErrorKind::Unavailable && lanes_.size() > 1;
+      if (broken) mark_broken(lane, judged.error().message);
+      give_back(lane);
+      if (!broken) return judged;
+    }
+  }
 
  private:
   struct Lane {

@@ -29,6 +29,14 @@ struct Lane {
   std::map<std::string, std::unique_ptr<DeviceJudge>> judges;  // by family; each is thread-safe
 };
 
+// GPUs of one kind: they share campaigns. Those of another kind have campaigns of their own.
+struct Group {
+  GpuTarget target;
+  std::vector<std::unique_ptr<Lane>> lanes;
+  std::optional<LanePool> pool;
+  std::size_t depth = 1;  // candidates a lane has at once
+};
+
 bool usable(const GpuDevice& device) { return device.sm_major >= 8 && device.cooperative_launch; }
 
 }  // namespace
@@ -53,23 +61,38 @@ struct LocalJudge::Impl {
     std::call_once(probed, [this] {
       const auto gpus = gpu_devices();
       if (!gpus || !Nvrtc::open()) return;
-      for (const GpuDevice& device : *gpus) {
-        if (!usable(device) || (!lanes.empty() && device.product != lanes.front()->device.product)) continue;
-        lanes.push_back(std::make_unique<Lane>());
-        lanes.back()->device = device;
-        lanes.back()->link = make_process_link(options.worker);
-      }
-      if (lanes.empty()) return;
-      // Faults are injected by the order of checks, which must then be the order of candidates.
-      depth = options.next_fault ? 1 : candidates_per_gpu(std::thread::hardware_concurrency(), lanes.size());
-      pool.emplace(lanes.size(), depth);
       std::error_code code;
-      std::filesystem::create_directories(options.cache, code);
-      target = local_target(lanes.front()->device, options.config / "gpus");
-      for (const Json& gpu : amk::gpu_report(facts())["gpus"])
-        if (gpu.value("uuid", "") == lanes.front()->device.uuid)
-          target->read_bandwidth_gbs = gpu.value("read_bandwidth_gbs", target->read_bandwidth_gbs);
+      for (const GpuDevice& device : *gpus) {
+        if (!usable(device)) continue;
+        const GpuTarget target = local_target(device, options.config / "gpus");
+        Group* group = group_of(target.name);
+        // One name for two products: only the first one's are used, for a comparison never crosses kinds.
+        if (group != nullptr && group->lanes.front()->device.product != device.product) continue;
+        if (group == nullptr) {
+          std::filesystem::create_directories(options.cache, code);
+          group = groups.emplace_back(std::make_unique<Group>()).get();
+          group->target = target;
+        }
+        group->lanes.push_back(std::make_unique<Lane>());
+        group->lanes.back()->device = device;
+        group->lanes.back()->link = make_process_link(options.worker);
+      }
+      if (groups.empty()) return;
+      const Json report = amk::gpu_report(facts());
+      for (const auto& group : groups) {
+        // Faults are injected by the order of checks, which must then be the order of candidates.
+        group->depth = options.next_fault ? 1 : candidates_per_gpu(std::thread::hardware_concurrency(), group->lanes.size());
+        group->pool.emplace(group->lanes.size(), group->depth);
+        for (const Json& gpu : report["gpus"])
+          if (gpu.value("uuid", "") == group->lanes.front()->device.uuid)
+            group->target.read_bandwidth_gbs = gpu.value("read_bandwidth_gbs", group->target.read_bandwidth_gbs);
+      }
     });
+  }
+
+  Group* group_of(const std::string& target) const {
+    const auto at = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g->target.name == target; });
+    return at == groups.end() ? nullptr : at->get();
   }
 
   Result<DeviceJudge*> judge_of(Lane& lane, const Workload& workload) {
@@ -91,23 +114,23 @@ struct LocalJudge::Impl {
 
   LocalJudgeOptions options;
   std::once_flag probed;
-  std::optional<GpuTarget> target;
-  std::vector<std::unique_ptr<Lane>> lanes;
-  std::size_t depth = 1;  // candidates a lane has at once
-  std::optional<LanePool> pool;
+  std::vector<std::unique_ptr<Group>> groups;  // in the driver's order of their first GPUs
 };
 
 LocalJudge::LocalJudge(LocalJudgeOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 LocalJudge::~LocalJudge() = default;
 
-std::optional<GpuTarget> LocalJudge::local_gpu() {
+std::vector<GpuTarget> LocalJudge::local_gpus() {
   impl_->probe();
-  return impl_->target;
+  std::vector<GpuTarget> out;
+  for (const auto& group : impl_->groups) out.push_back(group->target);
+  return out;
 }
 
-int LocalJudge::lanes() {
+int LocalJudge::lanes(const GpuTarget& target) {
   impl_->probe();
-  return std::max(1, static_cast<int>(impl_->lanes.size() * impl_->depth));
+  const Group* group = impl_->group_of(target.name);
+  return group == nullptr ? 1 : static_cast<int>(group->lanes.size() * group->depth);
 }
 
 Json LocalJudge::gpu_report() {
@@ -141,20 +164,14 @@ Json LocalJudge::gpu_report() {
 
 Result<Verdict> LocalJudge::judge(const Workload& workload, const Json& canonical, Device device, const IncumbentNow& incumbent,
                                   const Progress& progress) {
-  if (device != Device::Cuda || !local_gpu()) return CpuJudge::judge(workload, canonical, device, incumbent, progress);
-  // A GPU that breaks, failing a known-good probe or its worker's start, costs its share: the candidate moves to another one.
-  for (;;) {
-    AMK_TRY(index, impl_->pool->take(progress.stop));
-    auto verdict = [&]() -> Result<Verdict> {
-      AMK_TRY(judge, impl_->judge_of(*impl_->lanes[index], workload));
-      return judge->judge_against(workload, canonical, incumbent, progress);
-    }();
-    const bool broken = !verdict && verdict.error().kind == ErrorKind::Unavailable;
-    const bool last = impl_->lanes.size() == 1;  // with one GPU the caller decides whether to try again
-    if (broken && !last) impl_->pool->mark_broken(index, verdict.error().message);
-    impl_->pool->give_back(index);
-    if (!broken || last) return verdict;
-  }
+  impl_->probe();
+  if (device != Device::Cuda || impl_->groups.empty()) return CpuJudge::judge(workload, canonical, device, incumbent, progress);
+  Group* group = impl_->group_of(workload.target().name);
+  if (group == nullptr) return fail(ErrorKind::Unavailable, "this machine has no " + workload.target().name);
+  return group->pool->judge<Verdict>(progress.stop, [&](std::size_t lane) -> Result<Verdict> {
+    AMK_TRY(judge, impl_->judge_of(*group->lanes[lane], workload));
+    return judge->judge_against(workload, canonical, incumbent, progress);
+  });
 }
 
 }  // namespace amk

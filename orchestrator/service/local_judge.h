@@ -1,4 +1,4 @@
-// Judges on this machine's GPU in worker processes, and on the CPU as CpuJudge does. Thread-safe. Nothing is probed before it is asked for; no CUDA
+// Judges on this machine's GPUs in worker processes, and on the CPU as CpuJudge does. Thread-safe. Nothing is probed before it is asked for; no CUDA
 // context is ever made in this process.
 #pragma once
 
@@ -26,14 +26,14 @@ class LocalJudge final : public CpuJudge {
   explicit LocalJudge(LocalJudgeOptions options);
   ~LocalJudge() override;
 
-  std::optional<GpuTarget> local_gpu() override;
+  std::vector<GpuTarget> local_gpus() override;
   // Measures the read bandwidth of each usable GPU that has no figure yet: a second or two, once per GPU. A GPU that is busy keeps it for later.
   Json gpu_report() override;
   Result<Verdict> judge(const Workload& workload, const Json& canonical, Device device, const IncumbentNow& incumbent,
                         const Progress& progress) override;
-  // GPUs like the first, times the candidates that each has in work at once (lane_pool.h): one on the GPU, the others being built. A comparison stays
+  // GPUs of this kind, times the candidates that each has in work at once (lane_pool.h): one on the GPU, the others being built. A comparison stays
   // on one GPU.
-  int lanes() override;
+  int lanes(const GpuTarget& target) override;
 
  private:
   struct Impl;

@@ -226,7 +226,7 @@ Status drive(Service::Impl& impl, Run& run, std::int64_t limit, bool ignore_plat
       if (progress.report) report();
     }
   };
-  const int lanes = run.opened.device == Device::Cuda ? impl.judge.lanes() : 1;
+  const int lanes = run.opened.device == Device::Cuda ? impl.judge.lanes(run.opened.workload->target()) : 1;
   if (lanes <= 1) {
     lane();
   } else {

@@ -86,8 +86,8 @@ Json Service::doctor() {
   for (const auto& [key, value] : gpu.items()) out[key] = value;
   out["targets"] = gpu_target_names(impl_->options.gpus_dir);
   out["strategies"] = strategy_names();
-  if (const auto local = impl_->judge.local_gpu()) {
-    out["auto_target"] = local->name;
+  if (const auto local = impl_->judge.local_gpus(); !local.empty()) {
+    out["auto_target"] = local.front().name;
   } else {
     out["auto_target"] = "rtx5090";
     advice.push_back(

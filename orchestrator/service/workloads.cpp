@@ -20,7 +20,7 @@ Result<Device> device_from(std::string_view text) {
 
 Result<GpuTarget> Workloads::target(const std::string& gpu) {
   if (gpu != "auto") return load_gpu_target(gpu, gpus_dir_);
-  if (auto local = judge_.local_gpu()) return *local;
+  if (auto local = judge_.local_gpus(); !local.empty()) return local.front();
   return load_gpu_target("rtx5090", gpus_dir_);
 }
 
@@ -31,14 +31,17 @@ Result<Opened> Workloads::open(const std::string& model, const std::string& gpu,
   if (wanted == Device::Cpu) {
     out.device = Device::Cpu;
   } else {
-    const auto local = judge_.local_gpu();
-    const bool is_local = local && local->name == target_gpu.name;
+    const auto here = judge_.local_gpus();
+    const auto local = std::find_if(here.begin(), here.end(), [&](const GpuTarget& g) { return g.name == target_gpu.name; });
+    const bool is_local = local != here.end();
     if (wanted == Device::Cuda && !is_local) {
-      if (!local)
+      if (here.empty())
         return fail(ErrorKind::Unavailable,
                     "device is cuda, but no usable NVIDIA GPU was found on this machine (amk doctor says why); accepted here: cpu",
                     {{"field", "device"}, {"value", "cuda"}, {"accepted", "cpu"}});
-      return bad_field("gpu", gpu, "auto or " + local->name + ", the GPU of this machine, when device is cuda");
+      std::string names;
+      for (const GpuTarget& g : here) names += (names.empty() ? "" : ", ") + g.name;
+      return bad_field("gpu", gpu, "auto, or of the GPUs of this machine, when device is cuda: " + names);
     }
     out.device = is_local ? Device::Cuda : Device::Cpu;
     if (is_local) target_gpu = *local;  // as the driver describes it

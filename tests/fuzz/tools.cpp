@@ -18,7 +18,7 @@ namespace {
 // Correct, at a latency that depends on the config alone.
 class InstantJudge final : public Judge {
  public:
-  std::optional<GpuTarget> local_gpu() override { return std::nullopt; }
+  std::vector<GpuTarget> local_gpus() override { return {}; }
   Json gpu_report() override { return {{"gpus", Json::array()}, {"missing", Json::array()}}; }
   Result<Verdict> judge(const Workload& workload, const Json& canonical, Device, const IncumbentNow&, const Progress&) override {
     Verdict v;

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <future>
 #include <set>
 #include <thread>
@@ -38,6 +39,41 @@ TEST_CASE("a broken GPU gets nothing more, and with all broken the reason is tol
   REQUIRE_FALSE(none);
   CHECK(none.error().kind == ErrorKind::Unavailable);
   CHECK(none.error().message.find("worker cannot be started") != std::string::npos);
+}
+
+TEST_CASE("a GPU that dies costs its share and no more: its candidates move on, the others go on") {
+  LanePool pool(3, 2);
+  const std::stop_source stop;
+  std::atomic<int> on_dead{0}, judged{0};
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 6; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) {
+        const auto verdict = pool.judge<std::size_t>(stop.get_token(), [&](std::size_t lane) -> Result<std::size_t> {
+          if (lane == 1 && ++on_dead > 2) return fail(ErrorKind::Unavailable, "fell off the bus");
+          return lane;
+        });
+        if (verdict) ++judged;
+      }
+    });
+  threads.clear();
+  CHECK(judged == 120);
+  // Two were judged there before it died; at most the two that it had at once found it dead.
+  CHECK(on_dead <= 4);
+  // An error that is not the GPU's is the candidate's own, and breaks nothing.
+  const auto own = pool.judge<int>(stop.get_token(), [](std::size_t) -> Result<int> { return fail(ErrorKind::Cancelled, "stopped"); });
+  REQUIRE_FALSE(own);
+  CHECK(own.error().kind == ErrorKind::Cancelled);
+  CHECK(pool.judge<int>(stop.get_token(), [](std::size_t) { return Result<int>(1); }).value() == 1);
+}
+
+TEST_CASE("the only GPU is not given up: its error is the caller's, who may try again") {
+  LanePool pool(1, 1);
+  const std::stop_source stop;
+  const auto failed = pool.judge<int>(stop.get_token(), [](std::size_t) -> Result<int> { return fail(ErrorKind::Unavailable, "busy"); });
+  REQUIRE_FALSE(failed);
+  CHECK(failed.error().message == "busy");
+  CHECK(pool.judge<int>(stop.get_token(), [](std::size_t) { return Result<int>(1); }).value() == 1);
 }
 
 TEST_CASE("waiting for a GPU can be cancelled") {

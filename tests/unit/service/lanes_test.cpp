@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -20,8 +21,9 @@ const std::filesystem::path kGpus = std::filesystem::path(AMK_SOURCE_DIR) / "con
 // Three GPUs. A candidate's time is what the cost model predicts, exactly; comparisons are exact too.
 class ThreeGpus final : public CpuJudge {
  public:
-  std::optional<GpuTarget> local_gpu() override { return load_gpu_target("rtx5090", kGpus).value(); }
-  int lanes() override { return 3; }
+  static constexpr int kLanes = 3;
+  std::vector<GpuTarget> local_gpus() override { return {load_gpu_target("rtx5090", kGpus).value()}; }
+  int lanes(const GpuTarget&) override { return kLanes; }
 
   Result<Verdict> judge(const Workload& workload, const Json& canonical, Device device, const IncumbentNow& incumbent,
                         const Progress& progress) override {
@@ -31,7 +33,7 @@ class ThreeGpus final : public CpuJudge {
       // The first three meet here: whoever comes waits for the others.
       std::unique_lock lock(mutex_);
       most_ = std::max(most_, ++running_);
-      all_here_ = all_here_ || running_ == lanes();
+      all_here_ = all_here_ || running_ == kLanes;
       arrived_.notify_all();
       arrived_.wait_for(lock, std::chrono::seconds(20), [this] { return all_here_; });
     }
@@ -121,4 +123,67 @@ TEST_CASE("three GPUs: candidates are judged at once, each once, and the best is
   // A keep needs 1%: the best may be that much slower than the fastest, not more.
   const double best = (*done)["best_verdict"]["latency_us"].get<double>();
   CHECK(best <= fastest * 1.0101);
+}
+
+namespace {
+
+// Two GPUs of one kind and one of another.
+class MixedGpus final : public CpuJudge {
+ public:
+  std::vector<GpuTarget> local_gpus() override { return {load_gpu_target("h200", kGpus).value(), load_gpu_target("h100", kGpus).value()}; }
+  int lanes(const GpuTarget& target) override { return target.name == "h200" ? 2 : 1; }
+  Result<Verdict> judge(const Workload& workload, const Json& canonical, Device device, const IncumbentNow&, const Progress& progress) override {
+    CHECK(device == Device::Cuda);
+    {
+      const std::lock_guard lock(mutex_);
+      ++judged[workload.target().name];
+    }
+    AMK_TRY(verdict, CpuJudge::judge(
+                         workload, canonical, Device::Cpu, [] { return std::optional<Json>(); }, progress));
+    verdict.device = "GPU of " + workload.target().name;
+    if (verdict.latency_us) verdict.latency_kind = LatencyKind::MeasuredGpu;
+    return verdict;
+  }
+  std::map<std::string, int> judged;
+
+ private:
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+TEST_CASE("GPUs of two kinds: each has campaigns of its own, judged on its own; others are refused by name") {
+  test::TempFolder folder;
+  StoreOptions store_options;
+  store_options.workspace = folder.path;
+  store_options.reserve_bytes = 0;
+  auto store = Store::open(store_options);
+  REQUIRE(store);
+  MixedGpus judge;
+  auto service = Service::create({folder.path, kGpus, "test"}, **store, judge);
+  REQUIRE(service);
+  std::set<std::string> campaigns;
+  SearchRequest request;
+  request.model = "toy";
+  request.device = "cuda";
+  request.strategy = "random";
+  for (const auto& [gpu, budget] : {std::pair{"auto", 5}, std::pair{"h100", 3}}) {
+    request.gpu = gpu;
+    request.budget = budget;
+    const auto done = (*service)->loop(request, {});
+    REQUIRE_MESSAGE(done, done.error().message);
+    campaigns.insert((*done)["campaign"].get<std::string>());
+    const std::string kind = (*done)["gpu"].get<std::string>();
+    CHECK(kind == (std::string(gpu) == "auto" ? "h200" : gpu));
+    const auto rows = (*service)->results({{"campaign", (*done)["campaign"]}, {"limit", 100}});
+    REQUIRE(rows);
+    CHECK((*rows)["rows"].size() == static_cast<std::size_t>(budget));
+    for (const Json& row : (*rows)["rows"]) CHECK(row["device"] == "GPU of " + kind);
+  }
+  CHECK(campaigns.size() == 2);
+  CHECK(judge.judged == std::map<std::string, int>{{"h100", 3}, {"h200", 5}});
+  request.gpu = "l4";
+  const auto refused = (*service)->loop(request, {});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message.find("h200, h100") != std::string::npos);
 }
