@@ -1,4 +1,6 @@
 // What an agent reads before it tries something: the space, the incumbent, what was tried around it, which knobs mattered, what to try next.
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -38,7 +40,24 @@ Json changed_keys(const Json& from, const Json& to, const Json& defaults) {
 
 constexpr std::size_t kSuggestions = 5;
 constexpr std::size_t kNeighboursShown = 6;
-constexpr auto kPredictionBudget = std::chrono::milliseconds(400);  // for rows and for suggestions each: a large model costs 5 ms a row
+
+// For predictions of rows and of suggestions each: a large model costs 5 ms a row. In the thread's processor time, so that what an agent is told does
+// not depend on what else the machine does; but it does not wait for ever.
+class PredictionBudget {
+ public:
+  bool spent() const { return processor_us() > until_processor_us_ || std::chrono::steady_clock::now() > until_; }
+
+ private:
+  static std::int64_t processor_us() {
+    timespec t{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return std::int64_t{t.tv_sec} * 1'000'000 + t.tv_nsec / 1000;
+  }
+  static constexpr std::int64_t kProcessorUs = 400'000;
+  static constexpr std::chrono::seconds kElapsed{2};
+  std::int64_t until_processor_us_ = processor_us() + kProcessorUs;
+  std::chrono::steady_clock::time_point until_ = std::chrono::steady_clock::now() + kElapsed;
+};
 
 struct Tried {
   Experiment experiment;
@@ -80,8 +99,8 @@ Json knob_importance(const SearchSpace& space, const std::vector<Tried>& tried) 
 std::unique_ptr<const Correction> correction_of(const Workload& workload, const std::vector<Tried>& tried) {
   constexpr std::size_t kRows = 48;
   std::vector<Correction::Row> rows;
-  const auto deadline = std::chrono::steady_clock::now() + kPredictionBudget;
-  for (auto it = tried.rbegin(); it != tried.rend() && rows.size() < kRows && std::chrono::steady_clock::now() < deadline; ++it) {
+  const PredictionBudget budget;
+  for (auto it = tried.rbegin(); it != tried.rend() && rows.size() < kRows && !budget.spent(); ++it) {
     const Experiment& e = it->experiment;
     if (!e.latency_us || e.quarantined) continue;
     if (const auto us = workload.rank_us(e.config)) rows.push_back({it->point, *e.latency_us, *us});
@@ -93,14 +112,14 @@ std::unique_ptr<const Correction> correction_of(const Workload& workload, const 
 // from.
 void add_suggestions(Json& out, const Workload& workload, const Point& incumbent, const Archive& archive, double now_us,
                      const Correction* correction) {
-  const auto deadline = std::chrono::steady_clock::now() + kPredictionBudget;
+  const PredictionBudget budget;
   const auto value = [](const Result<double>& us) { return us ? std::optional(*us) : std::nullopt; };
   SuggestionModel model;
   model.rank_us = [&](const Point& p) { return value(workload.rank_us(workload.config_at(p))); };
   model.predict_us = [&](const Point& p) { return value(workload.predict_us(workload.config_at(p))); };
   model.correction = correction;
   model.incumbent_us = now_us;
-  model.expired = [&] { return std::chrono::steady_clock::now() > deadline; };
+  model.expired = [&] { return budget.spent(); };
   const Suggestions chosen = suggest(archive, incumbent, model, kSuggestions);
 
   const SearchSpace& space = workload.space();
