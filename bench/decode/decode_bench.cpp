@@ -26,8 +26,8 @@
 #include "core/reference/native.h"
 #include "kernels/evaluator/gpu_report.h"
 #include "kernels/evaluator/nvml.h"
+#include "kernels/megakernel/checked_run.h"
 #include "kernels/megakernel/gpu_model.h"
-#include "kernels/megakernel/gpu_service.h"
 #include "kernels/megakernel/workload.h"
 
 using namespace amk;

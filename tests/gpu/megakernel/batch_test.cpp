@@ -6,7 +6,7 @@
 
 #include "core/base/json.h"
 #include "core/base/random.h"
-#include "kernels/megakernel/gpu_service.h"
+#include "kernels/megakernel/checked_run.h"
 #include "tests/gpu/megakernel/checks.h"
 
 namespace amk::gpu_test {

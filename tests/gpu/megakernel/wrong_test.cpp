@@ -4,7 +4,7 @@
 
 #include "core/base/json.h"
 #include "core/program/packing.h"
-#include "kernels/megakernel/gpu_service.h"
+#include "kernels/megakernel/checked_run.h"
 #include "tests/gpu/megakernel/checks.h"
 
 namespace amk::gpu_test {
