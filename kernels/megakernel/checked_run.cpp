@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 
 #include "core/base/hash.h"
 
@@ -27,14 +28,31 @@ void add_step(const StepOutputs& seen, std::span<const int> positions, int posit
   if (std::binary_search(positions.begin(), positions.end(), position)) run.logits.insert(run.logits.end(), seen.logits.begin(), seen.logits.end());
 }
 
-// One launch over outputs and activations that hold nothing of an earlier one.
-Status run_poisoned(GpuModel& model, DeviceProgram& program, const StepOptions& options) {
+// One launch over outputs and activations that hold nothing of an earlier one. False: patience is spent.
+Result<bool> run_poisoned(GpuModel& model, DeviceProgram& program, const StepOptions& options, Patience* patience) {
   AMK_CHECK(model.sequence().poison_outputs(model.stream()));
   AMK_CHECK(program.poison_activations(model.stream()));
-  return model.run(program, options);
+  if (patience == nullptr) {
+    AMK_CHECK(model.run(program, options));
+    return true;
+  }
+  AMK_CHECK(model.stream().synchronize());
+  const auto start = std::chrono::steady_clock::now();
+  AMK_CHECK(model.run(program, options));
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+  return !patience->spent(took.count(), options.steps);
 }
 
 }  // namespace
+
+bool Patience::spent(double launch_us, int steps) {
+  if (step_us_ <= 0 || launches_ == kLaunches) return lost_;
+  const double us = launch_us / steps;
+  fastest_us_ = launches_ == 0 ? us : std::min(fastest_us_, us);
+  ++launches_;
+  lost_ = launches_ == kLaunches && fastest_us_ > step_us_;
+  return lost_;
+}
 
 Status read_step(const GpuModel& model, int seq, int step, StepOutputs& out) {
   AMK_CHECK(model.sequence().read_logits(out.logits, model.stream(), seq, step));
@@ -44,7 +62,8 @@ Status read_step(const GpuModel& model, int seq, int step, StepOutputs& out) {
   return {};
 }
 
-Result<CheckedRun> run_checked(GpuModel& model, DeviceProgram& program, std::span<const int> tokens, std::span<const int> positions, int seq) {
+Result<CheckedRun> run_checked(GpuModel& model, DeviceProgram& program, std::span<const int> tokens, std::span<const int> positions, int seq,
+                               Patience* patience) {
   const DeviceSequence& sequence = model.sequence();
   const cuda::Stream& stream = model.stream();
   CheckedRun run;
@@ -57,7 +76,8 @@ Result<CheckedRun> run_checked(GpuModel& model, DeviceProgram& program, std::spa
   for (int p = 0; p < count; p += options.steps) {
     options.position = p;
     options.steps = std::min(program.plan().steps, count - p);
-    AMK_CHECK(run_poisoned(model, program, options));
+    AMK_TRY(goes_on, run_poisoned(model, program, options, patience));
+    if (!goes_on) return run;
     for (int i = 0; i < options.steps; ++i) {
       AMK_CHECK(read_step(model, seq, i, seen));
       add_step(seen, positions, p + i, run);
@@ -83,7 +103,7 @@ Result<FedBack> run_fed_back(GpuModel& model, DeviceProgram& program, int first_
   for (int p = 0; p < count; p += options.steps) {
     options.position = p;
     options.steps = std::min(program.plan().steps, count - p);
-    AMK_CHECK(run_poisoned(model, program, options));
+    AMK_CHECK(run_poisoned(model, program, options, nullptr));
     for (std::size_t s = 0; s < runs.size(); ++s)
       for (int i = 0; i < options.steps; ++i) {
         AMK_CHECK(read_step(model, static_cast<int>(s), i, seen));
@@ -100,7 +120,7 @@ Result<FedBack> run_fed_back(GpuModel& model, DeviceProgram& program, int first_
   return out;
 }
 
-Result<BatchRun> run_checked_batch(GpuModel& model, DeviceProgram& program, std::span<const SequenceRun> sequences) {
+Result<BatchRun> run_checked_batch(GpuModel& model, DeviceProgram& program, std::span<const SequenceRun> sequences, Patience* patience) {
   const DeviceSequence& device = model.sequence();
   const cuda::Stream& stream = model.stream();
   BatchRun run;
@@ -125,7 +145,8 @@ Result<BatchRun> run_checked_batch(GpuModel& model, DeviceProgram& program, std:
         options.positions.push_back(several ? step - s.delay : std::clamp(step - s.delay, 0, last));
         options.last.push_back(last);
       }
-      AMK_CHECK(run_poisoned(model, program, options));
+      AMK_TRY(goes_on, run_poisoned(model, program, options, patience));
+      if (!goes_on) return run;
     }
     for (std::size_t s = 0; s < sequences.size(); ++s) {
       AMK_CHECK(read_step(model, static_cast<int>(s), in_launch, seen));

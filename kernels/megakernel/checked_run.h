@@ -35,8 +35,26 @@ struct CheckedRun {
   std::vector<float> logits;  // of the wanted positions
   std::int64_t unwritten = 0, not_finite = 0;
 };
+
+// How long a step may take: when each of the first launches took longer, the run ends there. By the host's clock around a launch and its end.
+class Patience {
+ public:
+  explicit Patience(double step_us = 0) : step_us_(step_us) {}  // 0: unlimited
+  // Of one launch. True: it was the last that was waited for.
+  bool spent(double launch_us, int steps);
+  bool lost() const { return lost_; }
+  double fastest_us() const { return fastest_us_; }  // step so far
+
+ private:
+  static constexpr int kLaunches = 4;
+  double step_us_, fastest_us_ = 0;
+  int launches_ = 0;
+  bool lost_ = false;
+};
+
 // A program of one sequence, on any sequence of the model.
-Result<CheckedRun> run_checked(GpuModel& model, DeviceProgram& program, std::span<const int> tokens, std::span<const int> positions, int seq = 0);
+Result<CheckedRun> run_checked(GpuModel& model, DeviceProgram& program, std::span<const int> tokens, std::span<const int> positions, int seq = 0,
+                               Patience* patience = nullptr);
 
 // Positions [0, count) from one token a sequence (first_token + s), each further one the argmax of the step before, which the device feeds back.
 struct FedBack {
@@ -52,6 +70,6 @@ struct BatchRun {
   std::vector<CheckedRun> sequences;
   bool steady = true;
 };
-Result<BatchRun> run_checked_batch(GpuModel& model, DeviceProgram& program, std::span<const SequenceRun> sequences);
+Result<BatchRun> run_checked_batch(GpuModel& model, DeviceProgram& program, std::span<const SequenceRun> sequences, Patience* patience = nullptr);
 
 }  // namespace amk

@@ -17,6 +17,10 @@ namespace amk {
 namespace {
 
 constexpr int kTimedTokens = 8;
+// A step so many times slower than the incumbent's, and by so much, is not checked to the end: hundreds of positions, twice, of a config that cannot
+// be kept would cost more than all that come after it. By the host's clock, which sees a launch some tens of microseconds late.
+constexpr double kHopeless = 4, kClearlySlower_us = 2000;
+constexpr std::size_t kMostRemembered = 10'000;
 constexpr int kColdFactor = 4;  // weights below this many L2s are flushed between samples
 
 // Whether a reply about time is of the programs that were asked for.
@@ -35,6 +39,8 @@ Status of_these_programs(const Json& reply, const std::string& candidate, const 
 tl::unexpected<Error> malformed(const Json::exception& e) {
   return fail(ErrorKind::Internal, std::string("the GPU worker's reply is malformed: ") + e.what());
 }
+
+std::string whole_us(double us) { return std::to_string(std::llround(us)); }
 
 std::uint64_t fresh_seed() {
   std::random_device device;
@@ -72,6 +78,17 @@ GpuJudge::GpuJudge(GpuDevice device, DeviceJudgeOptions options, WorkerLink& lin
 Result<Message> GpuJudge::call(Json request, std::chrono::milliseconds limit, const Progress& progress) {
   request["family"] = "megakernel";
   return link_.call(request, limit, [&progress] { return progress.stop.stop_requested(); });
+}
+
+// Under mutex_.
+double GpuJudge::known_us(const Workload& workload, const std::string& schedule_id) const {
+  const auto at = measured_us_.find({workload.id(), schedule_id});
+  return at == measured_us_.end() ? 0.0 : at->second;
+}
+
+void GpuJudge::remember_us(const Workload& workload, const std::string& schedule_id, double us) {
+  if (measured_us_.size() >= kMostRemembered) measured_us_.clear();
+  measured_us_[{workload.id(), schedule_id}] = us;
 }
 
 Status GpuJudge::open_model(const MegakernelWorkload& workload, const Progress& progress) {
@@ -277,6 +294,10 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
   Json check = asks.check;
   check["op"] = "check";
   check["config"] = verdict.config;
+  AMK_TRY(best, against());
+  const double best_us = best && alone == nullptr ? known_us(workload, workload.schedule_id(*best)) : 0.0;
+  const double patience_us = best_us > 0 ? std::max(kHopeless * best_us, best_us + kClearlySlower_us) : 0.0;
+  if (patience_us > 0) check["patience_us"] = patience_us;
   if (options_.next_fault) check["fault"] = options_.next_fault();
   const auto checked = call(std::move(check), options_.check_limit, progress);
   if (!checked) return blame(std::move(verdict), checked.error(), progress);
@@ -284,6 +305,13 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
     link_.restart();
     return fail(ErrorKind::Corrupt, "the GPU worker answered for schedule " + id + " when asked for " + verdict.schedule_id,
                 {{"lie", "other-schedule"}});
+  }
+  if (const double us = checked->body.value("gave_up_us", 0.0); patience_us > 0 && us > patience_us) {
+    verdict.status = VerdictStatus::Timeout;
+    verdict.correct = false;
+    append_note(verdict,
+                "Given up before its outputs were checked: a step takes " + whole_us(us) + " us, the incumbent's " + whole_us(best_us) + " us.");
+    return verdict;
   }
   std::vector<float> outputs(checked->payload.size() / sizeof(float));
   std::memcpy(outputs.data(), checked->payload.data(), outputs.size() * sizeof(float));
@@ -350,6 +378,10 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
   } else {
     believed = judge_timed_reply(verdict, timed->body, {!incumbent_id.empty(), 2, static_cast<double>(asks.tokens), waited},
                                  {asks.floor.bound_us, static_cast<std::int64_t>(asks.floor.hbm_bytes)}, incumbent_id);
+  }
+  if (believed && verdict.latency_us) {
+    remember_us(workload, verdict.schedule_id, *verdict.latency_us);
+    if (verdict.versus) remember_us(workload, incumbent_id, *verdict.latency_us * verdict.versus->ratio);
   }
   if (!believed) link_.restart();  // the machine's doing, not the candidate's; and a worker that is caught once is not asked again
   if (alone != nullptr) append_note(verdict, "Instruction " + alone->op() + " alone, in every layer, per token.");

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/base/once_map.h"
@@ -85,12 +86,15 @@ class GpuJudge final : public DeviceJudge {
   Status compile(BuiltCandidate& candidate) const;
   Result<BuiltCandidate> build(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options = {}) const;  // both
   Result<Message> call(Json request, std::chrono::milliseconds limit, const Progress& progress);
+  double known_us(const Workload& workload, const std::string& schedule_id) const;  // as last measured here; 0: not
+  void remember_us(const Workload& workload, const std::string& schedule_id, double us);
   Result<Verdict> blame(Verdict verdict, const Error& error, const Progress& progress);
 
   GpuDevice device_;
   DeviceJudgeOptions options_;
   WorkerLink& link_;
-  std::mutex mutex_;  // one candidate has the worker
+  std::mutex mutex_;                                                   // one candidate has the worker
+  std::map<std::pair<std::string, std::string>, double> measured_us_;  // by workload id, schedule id
   std::shared_ptr<GpuReferences> references_;
   std::mutex begun_mutex_;
   std::set<std::string> begun_;  // workloads that were begun ahead

@@ -103,7 +103,9 @@ Result<Message> GpuService::check(const Json& body) {
   const auto positions = body.at("positions").get<std::vector<int>>();
   AMK_TRY(program, program_of(body.at("config")));
   if (faults_) AMK_CHECK(obey_fault(body.value("fault", ""), body.at("config")));
-  AMK_TRY(first, run_checked(*model_, *program, tokens, positions));
+  Patience patience(body.value("patience_us", 0.0));
+  AMK_TRY(first, run_checked(*model_, *program, tokens, positions, 0, &patience));
+  if (patience.lost()) return gave_up(*program, patience);
   AMK_TRY(second, run_checked(*model_, *program, tokens, {}));
   tokens_ = tokens;
   AMK_TRY(after, model_->sequence().read_tokens(0, static_cast<int>(tokens.size()), model_->stream()));
@@ -120,6 +122,14 @@ Result<Message> GpuService::check(const Json& body) {
   AMK_CHECK(check_fed_back(*program, tokens.front(), reply.body));
   AMK_CHECK(model_->sequence().set_tokens(tokens_, 0, model_->stream()));  // what is timed next
   reply.payload = payload_of(first.logits);
+  return reply;
+}
+
+// Too slow to be worth a check: nothing is said of its outputs.
+Result<Message> GpuService::gave_up(const DeviceProgram& program, const Patience& patience) {
+  Message reply;
+  reply.body = {{"gave_up_us", patience.fastest_us()}};
+  AMK_CHECK(add_state(program, reply.body));
   return reply;
 }
 
@@ -157,7 +167,9 @@ Result<Message> GpuService::check_batch(const Json& body) {
       return bad_field("sequences", s.tokens.size(), "equally many tokens for each, and no negative delay");
   AMK_TRY(program, program_of(body.at("config")));
   if (faults_) AMK_CHECK(obey_fault(body.value("fault", ""), body.at("config")));
-  AMK_TRY(first, run_checked_batch(*model_, *program, sequences_));
+  Patience patience(body.value("patience_us", 0.0));
+  AMK_TRY(first, run_checked_batch(*model_, *program, sequences_, &patience));
+  if (patience.lost()) return gave_up(*program, patience);
   AMK_TRY(second, run_checked_batch(*model_, *program, sequences_));
   tokens_ = sequences_[0].tokens;
   Message reply;

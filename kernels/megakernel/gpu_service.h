@@ -3,6 +3,7 @@
 //   {"op":"check", "config", "tokens", "positions"}        two poisoned runs over all tokens -> payload: logits [positions][vocab]
 //   {"op":"check", "config", "sequences": [{"tokens", "positions", "delay"}]}       a batch: sequence s begins `delay` steps late, so that positions
 //   differ; also each alone, by the program of one sequence -> payload: logits [sequences][positions][vocab]
+//   "patience_us"?: when each of the first launches takes longer a step, the reply is {"gave_up_us", …} and no logits
 //   several steps a launch: besides, as many as two launches and one step with tokens that the device feeds back against the same as a given text
 //   {"op":"check", "config", "instruction", "draws": [{"position", "seed"}]}   that kind alone, each draw twice -> payload: outputs [draws][…]
 //   {"op":"time", "config", "incumbent"?, "first", "tokens_per_sample", "flush"}     after a check with the same tokens; with
@@ -39,6 +40,7 @@ class GpuService final : public DeviceService {
   Status obey_fault(const std::string& fault, const Json& config);
   Result<Message> check_instruction(const Json& body);
   Result<Message> check_batch(const Json& body);
+  Result<Message> gave_up(const DeviceProgram& program, const Patience& patience);
   Status check_fed_back(DeviceProgram& program, int first_token, Json& body);
   Status compare_alone(const Json& config, const std::vector<std::uint64_t>& seen, Json& body);
   Result<Message> time_instruction(const Json& body);
