@@ -18,7 +18,7 @@ Status check(const std::shared_ptr<const Weights>& weights, int max_seq) {
 
 template <class R>
 Decoder<R>::Decoder(std::shared_ptr<const Weights> weights, int max_seq, int threads)
-    : weights_(std::move(weights)), max_seq_(max_seq), ready_(check(weights_, max_seq)), pool_(threads) {
+    : weights_(std::move(weights)), max_seq_(max_seq), ready_(check(weights_, max_seq)), threads_(threads) {
   if (!ready_) return;
   spec_ = weights_->spec();
   const auto bytes = static_cast<std::size_t>(2 * spec_.layers) * static_cast<std::size_t>(cache_elements()) * sizeof(float);
@@ -41,6 +41,12 @@ Decoder<R>::Decoder(std::shared_ptr<const Weights> weights, int max_seq, int thr
   logits_.resize(size(spec_.vocab));
   cos_.resize(size(spec_.head_dim / 2));
   sin_.resize(size(spec_.head_dim / 2));
+}
+
+template <class R>
+void Decoder<R>::rewind(int position) {
+  position_ = std::clamp(position, 0, position_);
+  pool_.reset();
 }
 
 template <class R>
@@ -88,7 +94,7 @@ void Decoder<R>::linear(WeightKind kind, WeightKind bias, int layer, std::span<c
   std::vector<float> bias_values;
   if (b) load_vector(bias, layer, bias_values);
   const std::int64_t grain = std::max<std::int64_t>(8, kMacsPerRange / w.cols);
-  pool_.for_ranges(w.rows, grain, [&](std::int64_t begin, std::int64_t end) {
+  pool_->for_ranges(w.rows, grain, [&](std::int64_t begin, std::int64_t end) {
     gemv(w, begin, end, in.data(), out.data());
     for (auto r = static_cast<std::size_t>(begin); r < static_cast<std::size_t>(end); ++r) out[r] = round(b ? out[r] + bias_values[r] : out[r]);
   });
@@ -159,7 +165,7 @@ void Decoder<R>::attend_head(int layer, int head, std::vector<float>& scores) {
 template <class R>
 void Decoder<R>::attend(int layer) {
   const std::int64_t macs = 2LL * (position_ + 1) * spec_.head_dim;
-  pool_.for_ranges(spec_.heads, std::max<std::int64_t>(1, kMacsPerRange / macs), [&](std::int64_t begin, std::int64_t end) {
+  pool_->for_ranges(spec_.heads, std::max<std::int64_t>(1, kMacsPerRange / macs), [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> scores;
     for (std::int64_t head = begin; head < end; ++head) attend_head(layer, static_cast<int>(head), scores);
   });
@@ -177,6 +183,7 @@ Result<std::span<const float>> Decoder<R>::step(int token) {
   if (position_ >= max_seq_)
     return fail(ErrorKind::InvalidArgument, "position " + std::to_string(position_) + " is past max_seq, " + std::to_string(max_seq_),
                 {{"field", "position"}, {"value", position_}, {"accepted", max_seq_ - 1}});
+  if (!pool_) pool_.emplace(threads_);
   using enum WeightKind;
   row_to_f32(weights_->get(Embedding), token, hidden_);
   for (float& v : hidden_) v = round(v);

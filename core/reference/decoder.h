@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,7 +37,7 @@ class Decoder {
 
   const ModelSpec& spec() const { return spec_; }
   int position() const { return position_; }
-  void reset() { position_ = 0; }
+  void rewind(int position);
   Result<std::span<const float>> step(int token);
   std::span<const float> keys(int layer) const { return cache(2 * layer); }
   std::span<const float> values(int layer) const { return cache(2 * layer + 1); }
@@ -64,7 +65,8 @@ class Decoder {
   int max_seq_;
   int position_ = 0;
   Status ready_;
-  ThreadPool pool_;
+  int threads_;
+  std::optional<ThreadPool> pool_;  // while steps follow each other
   const DotKernels& kernels_ = dot_kernels();
   MemoryMap kv_;  // [layer][key, value][kv_heads][max_seq][head_dim], committed as positions are reached
   std::vector<float> hidden_, normed_, norm_weight_, q_, k_, v_, attention_, gate_, up_, projected_, logits_, cos_, sin_;

@@ -16,7 +16,8 @@ Oracle& Oracle::operator=(Oracle&&) noexcept = default;
 const ModelSpec& Oracle::spec() const { return state_->decoder.spec(); }
 int Oracle::position() const { return state_->decoder.position(); }
 Result<std::span<const float>> Oracle::step(int token) { return state_->decoder.step(token); }
-void Oracle::reset() { state_->decoder.reset(); }
+void Oracle::reset() { rewind(0); }
+void Oracle::rewind(int position) { state_->decoder.rewind(position); }
 std::span<const float> Oracle::keys(int layer) const { return state_->decoder.keys(layer); }
 std::span<const float> Oracle::values(int layer) const { return state_->decoder.values(layer); }
 

@@ -25,6 +25,8 @@ class Oracle {
   // Errors: token outside [0, vocab), position() == max_seq.
   Result<std::span<const float>> step(int token);
   void reset();  // position() = 0
+  // Back to an earlier position: what was processed before it stays. The helper threads end, until the next step.
+  void rewind(int position);
 
   // The KV cache behind position(), for tests and for seeding a candidate: fp32 [kv_heads][max_seq][head_dim] of one layer.
   std::span<const float> keys(int layer) const;

@@ -16,6 +16,7 @@ NativeForward& NativeForward::operator=(NativeForward&&) noexcept = default;
 
 int NativeForward::position() const { return state_->decoder.position(); }
 Result<std::span<const float>> NativeForward::step(int token) { return state_->decoder.step(token); }
-void NativeForward::reset() { state_->decoder.reset(); }
+void NativeForward::reset() { rewind(0); }
+void NativeForward::rewind(int position) { state_->decoder.rewind(position); }
 
 }  // namespace amk

@@ -22,6 +22,7 @@ class NativeForward {
   int position() const;
   Result<std::span<const float>> step(int token);
   void reset();
+  void rewind(int position);
 
  private:
   struct State;

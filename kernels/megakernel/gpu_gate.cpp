@@ -7,8 +7,6 @@
 
 #include "core/base/parallel.h"
 #include "core/base/random.h"
-#include "core/reference/forward.h"
-#include "core/reference/native.h"
 #include "kernels/megakernel/logit_distance.h"
 
 namespace amk {
@@ -16,6 +14,7 @@ namespace {
 
 constexpr int kTimedFrom = 256, kTimedTokens = 8;
 constexpr double kOracleWork = 4e11;  // multiplications of oracle and native forward together, once a workload
+constexpr double kFreshBits = 16;     // of the tokens drawn for each judgement: a recorded answer fits one in 65,536
 constexpr int kFewestPositions = 12, kFromEmpty = 4, kDrawn = 8;
 
 struct Distance {
@@ -34,6 +33,8 @@ Distance distance(std::span<const float> oracle, std::span<const float> other) {
   d.kl = d.finite ? kl_divergence(oracle, other) : std::numeric_limits<double>::infinity();
   return d;
 }
+
+double largest(std::span<const double> values) { return values.empty() ? 0.0 : *std::max_element(values.begin(), values.end()); }
 
 }  // namespace
 
@@ -63,24 +64,8 @@ GpuReference::Plan GpuReference::plan(const ModelSpec& spec, int max_seq, std::u
 
 Result<std::shared_ptr<const GpuReference>> GpuReference::create(const std::shared_ptr<const Weights>& weights, const Plan& plan, std::uint64_t seed,
                                                                  const std::stop_token& stop) {
-  const ModelSpec& spec = weights->spec();
-  std::vector<int> tokens;
-  Rng rng(mix64(seed));
-  for (int i = 0; i < plan.tokens; ++i) tokens.push_back(static_cast<int>(rng.below(static_cast<std::uint64_t>(spec.vocab))));
-  Oracle oracle(weights, plan.tokens);
-  NativeForward native(weights, plan.tokens);
-  std::vector<std::vector<float>> expected, low;
-  std::size_t next = 0;
-  for (int p = 0; next < plan.positions.size(); ++p) {
-    if (stop.stop_requested()) return fail(ErrorKind::Cancelled, "cancelled while the oracle ran");
-    AMK_TRY(exact, oracle.step(tokens[static_cast<std::size_t>(p)]));
-    AMK_TRY(rounded, native.step(tokens[static_cast<std::size_t>(p)]));
-    if (p != plan.positions[next]) continue;
-    expected.emplace_back(exact.begin(), exact.end());
-    low.emplace_back(rounded.begin(), rounded.end());
-    ++next;
-  }
-  return of(spec.vocab, plan, std::move(tokens), std::move(expected), std::move(low));
+  AMK_TRY(oracle, GpuOracle::create(weights, plan, seed, stop));
+  return oracle->reference();
 }
 
 std::shared_ptr<const GpuReference> GpuReference::of(int vocab, Plan plan, std::vector<int> tokens, std::vector<std::vector<float>> oracle,
@@ -89,27 +74,97 @@ std::shared_ptr<const GpuReference> GpuReference::of(int vocab, Plan plan, std::
   reference->vocab_ = vocab;
   reference->plan_ = std::move(plan);
   reference->tokens_ = std::move(tokens);
-  reference->oracle_ = std::move(oracle);
-  reference->measure_native(native);
+  for (std::size_t i = 0; i < oracle.size(); ++i) reference->add(std::move(oracle[i]), native[i]);
   return reference;
 }
 
-void GpuReference::measure_native(const std::vector<std::vector<float>>& native) {
-  for (std::size_t i = 0; i < oracle_.size(); ++i) {
-    const Distance d = distance(oracle_[i], native[i]);
-    native_max_.push_back(d.max_abs);
-    native_kl_.push_back(d.kl);
-    native_worst_max_ = std::max(native_worst_max_, d.max_abs);
-    native_worst_kl_ = std::max(native_worst_kl_, d.kl);
+std::shared_ptr<const GpuReference> GpuReference::ending(std::vector<int> tokens, std::vector<std::vector<float>> oracle,
+                                                         const std::vector<std::vector<float>>& native) const {
+  auto out = std::make_shared<GpuReference>(*this);
+  out->tokens_ = std::move(tokens);
+  const std::size_t kept = oracle_.size() - std::min(oracle.size(), oracle_.size());
+  out->oracle_.resize(kept);
+  out->native_max_.resize(kept);
+  out->native_kl_.resize(kept);
+  for (std::size_t i = 0; i < oracle.size(); ++i) out->add(std::move(oracle[i]), native[i]);
+  return out;
+}
+
+void GpuReference::add(std::vector<float> oracle, std::span<const float> native) {
+  const Distance d = distance(oracle, native);
+  native_max_.push_back(d.max_abs);
+  native_kl_.push_back(d.kl);
+  oracle_.push_back(std::make_shared<const std::vector<float>>(std::move(oracle)));
+}
+
+int GpuOracle::fresh_tokens(int vocab, int reach) {
+  const double bits = std::log2(static_cast<double>(std::max(2, vocab)));
+  return std::min(reach, static_cast<int>(std::ceil(kFreshBits / bits)));
+}
+
+Result<std::unique_ptr<GpuOracle>> GpuOracle::create(const std::shared_ptr<const Weights>& weights, const GpuReference::Plan& plan,
+                                                     std::uint64_t seed, const std::stop_token& stop) {
+  const ModelSpec& spec = weights->spec();
+  std::vector<int> tokens;
+  Rng rng(mix64(seed));
+  for (int i = 0; i < plan.tokens; ++i) tokens.push_back(static_cast<int>(rng.below(static_cast<std::uint64_t>(spec.vocab))));
+  const int reach = plan.positions.empty() ? 0 : plan.positions.back() + 1;
+  std::unique_ptr<GpuOracle> out(new GpuOracle(weights, std::max(1, reach)));
+  std::vector<std::vector<float>> expected, low;
+  std::size_t next = 0;
+  for (int p = 0; p < reach; ++p) {
+    if (stop.stop_requested()) return fail(ErrorKind::Cancelled, "cancelled while the oracle ran");
+    AMK_TRY(exact, out->oracle_.step(tokens[static_cast<std::size_t>(p)]));
+    AMK_TRY(rounded, out->native_.step(tokens[static_cast<std::size_t>(p)]));
+    if (p != plan.positions[next]) continue;
+    expected.emplace_back(exact.begin(), exact.end());
+    low.emplace_back(rounded.begin(), rounded.end());
+    ++next;
   }
+  const int begin = reach - fresh_tokens(spec.vocab, reach);
+  out->oracle_.rewind(begin);
+  out->native_.rewind(begin);
+  out->reference_ = GpuReference::of(spec.vocab, plan, std::move(tokens), std::move(expected), std::move(low));
+  return out;
+}
+
+std::vector<int> GpuOracle::redraw(std::uint64_t seed) const {
+  std::vector<int> tokens = reference_->tokens();
+  const int vocab = oracle_.spec().vocab, reach = reference_->positions().empty() ? 0 : reference_->positions().back() + 1;
+  Rng rng(mix64(seed));
+  for (int p = reach - fresh_tokens(vocab, reach); p < reach; ++p)
+    tokens[static_cast<std::size_t>(p)] = static_cast<int>(rng.below(static_cast<std::uint64_t>(vocab)));
+  return tokens;
+}
+
+Result<std::shared_ptr<const GpuReference>> GpuOracle::answer(std::vector<int> tokens) {
+  const std::vector<int>& positions = reference_->positions();
+  const std::lock_guard one(mutex_);
+  const int begin = oracle_.position(), reach = positions.empty() ? 0 : positions.back() + 1;
+  std::vector<std::vector<float>> expected, low;
+  const auto run = [&]() -> Status {
+    for (int p = begin; p < reach; ++p) {
+      AMK_TRY(exact, oracle_.step(tokens[static_cast<std::size_t>(p)]));
+      AMK_TRY(rounded, native_.step(tokens[static_cast<std::size_t>(p)]));
+      if (!std::binary_search(positions.begin(), positions.end(), p)) continue;
+      expected.emplace_back(exact.begin(), exact.end());
+      low.emplace_back(rounded.begin(), rounded.end());
+    }
+    return {};
+  };
+  const Status ran = run();
+  oracle_.rewind(begin);
+  native_.rewind(begin);
+  AMK_CHECK(ran);
+  return reference_->ending(std::move(tokens), std::move(expected), low);
 }
 
 GpuReference::Outcome GpuReference::compare(std::span<const float> logits, std::span<const int> next_tokens, bool repeated) const {
   Outcome out;
   Correctness& c = out.correctness;
-  c.bound = kGateMargin * native_worst_max_;
+  c.bound = kGateMargin * largest(native_max_);
   c.bitwise_repeatable = repeated;
-  const double kl_bound = kGateMargin * native_worst_kl_;
+  const double kl_bound = kGateMargin * largest(native_kl_);
   const auto fail_once = [&](std::string why) {
     if (out.failure.empty()) out.failure = std::move(why);
   };
@@ -127,7 +182,8 @@ GpuReference::Outcome GpuReference::compare(std::span<const float> logits, std::
   ThreadPool(static_cast<int>(std::min<std::int64_t>(count, resolve_threads(0)))).for_ranges(count, 1, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
       const std::span<const float> got = logits.subspan(i * static_cast<std::size_t>(vocab_), static_cast<std::size_t>(vocab_));
-      seen[i] = {distance(oracle_[i], got), argmax(got), argmax(oracle_[i]), top2_gap(oracle_[i])};
+      const std::vector<float>& expected = *oracle_[i];
+      seen[i] = {distance(expected, got), argmax(got), argmax(expected), top2_gap(expected)};
     }
   });
   double sum = 0;

@@ -4,12 +4,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "core/model/weights.h"
+#include "core/reference/forward.h"
+#include "core/reference/native.h"
 #include "kernels/verdict.h"
 
 namespace amk {
@@ -29,6 +32,10 @@ class GpuReference {
   static Result<std::shared_ptr<const GpuReference>> create(const std::shared_ptr<const Weights>& weights, const Plan& plan, std::uint64_t seed,
                                                             const std::stop_token& stop);
 
+  // The same reference with other logits at its last positions: what the sequence is when it ends in other tokens.
+  std::shared_ptr<const GpuReference> ending(std::vector<int> tokens, std::vector<std::vector<float>> oracle,
+                                             const std::vector<std::vector<float>>& native) const;
+
   const std::vector<int>& tokens() const { return tokens_; }
   const std::vector<int>& positions() const { return plan_.positions; }
 
@@ -45,13 +52,37 @@ class GpuReference {
                                                 std::vector<std::vector<float>> native);
 
  private:
-  void measure_native(const std::vector<std::vector<float>>& native);
+  using Logits = std::shared_ptr<const std::vector<float>>;  // references of one sequence share those of its beginning
+  void add(std::vector<float> oracle, std::span<const float> native);
   int vocab_ = 0;
   Plan plan_;
   std::vector<int> tokens_;
-  std::vector<std::vector<float>> oracle_;      // [position]
+  std::vector<Logits> oracle_;                  // [position]
   std::vector<double> native_max_, native_kl_;  // [position]
-  double native_worst_max_ = 0, native_worst_kl_ = 0;
+};
+
+// The oracle behind one sequence, kept where the last compared positions begin, so that their tokens can be drawn anew for every judgement at the
+// price of those positions alone. Outputs that were right for any earlier judgement are then wrong for this one. Thread-safe: one answer at a time.
+class GpuOracle {
+ public:
+  // As GpuReference::create.
+  static Result<std::unique_ptr<GpuOracle>> create(const std::shared_ptr<const Weights>& weights, const GpuReference::Plan& plan, std::uint64_t seed,
+                                                   const std::stop_token& stop);
+  // As many last tokens as it takes for 16 bits; they are compared, all or their last.
+  static int fresh_tokens(int vocab, int reach);
+
+  const std::shared_ptr<const GpuReference>& reference() const { return reference_; }
+  // The sequence with new tokens at its last compared positions. What stands behind those is not compared and stays.
+  std::vector<int> redraw(std::uint64_t seed) const;
+  // What is right for it. `tokens`: of redraw().
+  Result<std::shared_ptr<const GpuReference>> answer(std::vector<int> tokens);
+
+ private:
+  GpuOracle(const std::shared_ptr<const Weights>& weights, int length) : oracle_(weights, length), native_(weights, length) {}
+  std::mutex mutex_;  // of the two
+  Oracle oracle_;
+  NativeForward native_;
+  std::shared_ptr<const GpuReference> reference_;
 };
 
 // The gate: at every position max-abs and KL are at most kGateMargin times the worst that native arithmetic shows over the positions; the argmax is

@@ -49,6 +49,46 @@ std::uint64_t fresh_seed() {
 
 constexpr int kDelay = 5;  // steps between the beginnings of a batch's sequences: their positions differ, also across the edges of KV blocks
 
+// What is right for the tokens of one judgement, found on a thread of its own. Ends when that has ended.
+class Answers {
+ public:
+  Answers(std::vector<std::shared_ptr<GpuOracle>> oracles, std::vector<std::vector<int>> tokens)
+      : oracles_(std::move(oracles)), tokens_(std::move(tokens)) {
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error&) {  // no thread to be had
+      run();
+    }
+  }
+  ~Answers() {
+    if (thread_.joinable()) thread_.join();
+  }
+  Answers(const Answers&) = delete;
+  Answers& operator=(const Answers&) = delete;
+
+  Result<std::vector<std::shared_ptr<const GpuReference>>> wait() {
+    if (thread_.joinable()) thread_.join();
+    AMK_CHECK(done_);
+    return found_;
+  }
+
+ private:
+  void run() try {
+    for (std::size_t s = 0; s < oracles_.size() && done_; ++s) {
+      auto one = oracles_[s]->answer(std::move(tokens_[s]));
+      if (one) found_.push_back(std::move(*one));
+      if (!one) done_ = tl::unexpected<Error>(std::move(one).error());
+    }
+  } catch (const std::exception& e) {  // no memory: nothing may leave a thread
+    done_ = fail(ErrorKind::Internal, std::string("the oracle failed: ") + e.what());
+  }
+  std::vector<std::shared_ptr<GpuOracle>> oracles_;
+  std::vector<std::vector<int>> tokens_;
+  Status done_;
+  std::vector<std::shared_ptr<const GpuReference>> found_;
+  std::thread thread_;
+};
+
 // Every sequence against its own oracle; and what the worker saw of it alone.
 OutputsJudged compare_batch(const std::vector<std::shared_ptr<const GpuReference>>& all, std::size_t vocab, std::span<const float> outputs,
                             const Json& reply) {
@@ -111,7 +151,7 @@ Result<GpuReferences::Sequences> GpuJudge::references(const MegakernelWorkload& 
     for (int seq = 0; seq < workload.batch(); ++seq) {
       const std::uint64_t seed = fresh_seed();  // no candidate can know the tokens
       const auto plan = GpuReference::plan(workload.model().spec, workload.lowering_target().max_seq, seed, workload.batch());
-      AMK_TRY(one, GpuReference::create(weights, plan, seed, progress.stop));
+      AMK_TRY(one, GpuOracle::create(weights, plan, seed, progress.stop));
       made.push_back(std::move(one));
     }
     return made;
@@ -198,27 +238,30 @@ void GpuJudge::time_last(Question& asks, const MegakernelWorkload& workload, int
   asks.floor = decode_roofline(spec, workload.target(), asks.first, dtype_bytes(gpu_format(spec.dtype).kv), workload.batch());
 }
 
-// A whole step: the oracle's logits behind its own tokens.
+// A whole step: the oracle's logits behind its own tokens, of which the last compared ones are new to this judgement.
 Result<GpuJudge::Question> GpuJudge::question(const MegakernelWorkload& workload, int steps, const Progress& progress) {
   AMK_TRY(all, references(workload, progress));
   const ModelSpec& spec = workload.model().spec;
   Question out;
+  std::vector<std::vector<int>> tokens;
+  for (const auto& oracle : all) tokens.push_back(oracle->redraw(fresh_seed()));
+  const int total = static_cast<int>(tokens[0].size());
   if (all.size() == 1) {
-    out.check = {{"tokens", all[0]->tokens()}, {"positions", all[0]->positions()}};
-    out.compare = [expected = all[0]](std::span<const float> outputs, const Json& reply) -> OutputsJudged {
-      const auto outcome = expected->compare(outputs, reply.at("next_tokens").get<std::vector<int>>(), reply.value("repeatable", false));
-      return {outcome.correctness, outcome.failure};
-    };
+    out.check = {{"tokens", tokens[0]}, {"positions", all[0]->reference()->positions()}};
   } else {
     Json sequences = Json::array();
     for (std::size_t s = 0; s < all.size(); ++s)
-      sequences.push_back({{"tokens", all[s]->tokens()}, {"positions", all[s]->positions()}, {"delay", kDelay * static_cast<int>(s)}});
+      sequences.push_back({{"tokens", tokens[s]}, {"positions", all[s]->reference()->positions()}, {"delay", kDelay * static_cast<int>(s)}});
     out.check = {{"sequences", std::move(sequences)}};
-    out.compare = [all, vocab = static_cast<std::size_t>(spec.vocab)](std::span<const float> outputs, const Json& reply) {
-      return compare_batch(all, vocab, outputs, reply);
-    };
   }
-  const int total = static_cast<int>(all[0]->tokens().size());
+  // The oracle runs while the worker does.
+  out.compare = [answers = std::make_shared<Answers>(std::move(all), std::move(tokens)), vocab = static_cast<std::size_t>(spec.vocab)](
+                    std::span<const float> outputs, const Json& reply) -> Result<OutputsJudged> {
+    AMK_TRY(expected, answers->wait());
+    if (expected.size() > 1) return compare_batch(expected, vocab, outputs, reply);
+    const auto outcome = expected[0]->compare(outputs, reply.at("next_tokens").get<std::vector<int>>(), reply.value("repeatable", false));
+    return OutputsJudged{outcome.correctness, outcome.failure};
+  };
   out.flush = spec.decode_weight_bytes() < kColdFactor * device_.l2_bytes;
   time_last(out, workload, total, std::max(steps, out.flush ? 1 : kTimedTokens));
   return out;
@@ -231,11 +274,11 @@ Result<GpuJudge::Question> GpuJudge::question(const InstructionWorkload& workloa
   Json draws = Json::array();
   for (const InstructionDraw& d : held->draws()) draws.push_back({{"position", d.position}, {"seed", d.seed}});
   out.check = {{"instruction", workload.op()}, {"draws", std::move(draws)}};
-  out.compare = [expected = held](std::span<const float> outputs, const Json& reply) -> OutputsJudged {
+  out.compare = [expected = held](std::span<const float> outputs, const Json& reply) -> Result<OutputsJudged> {
     const auto outcome = expected->compare(outputs, reply.value("repeatable", false));
     if (outcome.failure.empty() && !reply.value("partials_agree", false))
-      return {outcome.correctness, "the argmax partials are not those of the logits"};
-    return {outcome.correctness, outcome.failure};
+      return OutputsJudged{outcome.correctness, "the argmax partials are not those of the logits"};
+    return OutputsJudged{outcome.correctness, outcome.failure};
   };
   out.first = held->draws().back().position;
   out.flush = workload.weight_bytes() < kColdFactor * device_.l2_bytes;
@@ -315,7 +358,7 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
   }
   std::vector<float> outputs(checked->payload.size() / sizeof(float));
   std::memcpy(outputs.data(), checked->payload.data(), outputs.size() * sizeof(float));
-  const OutputsJudged answer = asks.compare(outputs, checked->body);
+  AMK_TRY(answer, asks.compare(outputs, checked->body));
   verdict.registers = checked->body.at("program").value("registers", std::int64_t{0});
   verdict.correctness = answer.correctness;
   std::string failure = answer.failure;

@@ -35,7 +35,7 @@ struct OutputsJudged {
 
 // What workloads' outputs are held against, by workload id. The oracle's run takes tens of seconds on all cores: judges of several GPUs share one.
 struct GpuReferences {
-  using Sequences = std::vector<std::shared_ptr<const GpuReference>>;
+  using Sequences = std::vector<std::shared_ptr<GpuOracle>>;
   OnceMap<Sequences> whole;
   OnceMap<std::shared_ptr<const InstructionReference>> instructions;
 };
@@ -68,7 +68,7 @@ class GpuJudge final : public DeviceJudge {
   // What the worker is asked about one workload, and how its answer is held against what was expected.
   struct Question {
     Json check;  // without op and config
-    std::function<OutputsJudged(std::span<const float> outputs, const Json& reply)> compare;
+    std::function<Result<OutputsJudged>(std::span<const float> outputs, const Json& reply)> compare;
     int first = 0, tokens = 1;  // timed positions
     bool flush = false;
     Roofline floor;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/base/random.h"
+#include "core/model/load.h"
 #include "core/reference/forward.h"
 #include "kernels/megakernel/gpu_gate.h"
 
@@ -143,4 +144,62 @@ TEST_CASE("gate: positions start from an empty cache, cover block edges and the 
   const auto few = GpuReference::plan(huge, 4096, 1);
   CHECK(few.tokens == 264);
   CHECK(few.positions.back() <= 12);
+}
+
+TEST_CASE("gate: new tokens at the end are judged as a whole pass over the sequence would judge them") {
+  ModelSources sources;
+  sources.catalogue_dir = std::string(AMK_SOURCE_DIR) + "/config/models";
+  const auto weights = load_weights(resolve_model("toy", sources).value()).value();
+  const int vocab = weights->spec().vocab;  // 256: two tokens are 16 bits
+  GpuReference::Plan plan;
+  plan.tokens = 12;
+  plan.positions = {0, 5, 6, 8};
+  auto oracle = GpuOracle::create(weights, plan, 3, {}).value();
+  const std::vector<int> base = oracle->reference()->tokens();
+  // The whole sequence by decoders of its own, and what compare() says of their logits.
+  const auto judged = [&](const GpuReference& reference, const std::vector<int>& tokens) {
+    Oracle whole(weights, plan.tokens, 1);
+    std::vector<float> rows;
+    std::vector<int> next;
+    for (int p = 0; p < plan.tokens; ++p) {
+      const auto row = whole.step(tokens[static_cast<std::size_t>(p)]).value();
+      if (!std::binary_search(plan.positions.begin(), plan.positions.end(), p)) continue;
+      rows.insert(rows.end(), row.begin(), row.end());
+      next.push_back(argmax(row));
+    }
+    return reference.compare(rows, next, true);
+  };
+  CHECK(judged(*oracle->reference(), base).correctness.max_abs_err == 0);
+  std::vector<int> before = base;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    CAPTURE(seed);
+    const std::vector<int> tokens = oracle->redraw(seed);
+    for (std::size_t p = 0; p < base.size(); ++p)
+      if (p < 7 || p > 8) CHECK(tokens[p] == base[p]);
+    for (const int t : tokens) CHECK((t >= 0 && t < vocab));
+    CHECK(tokens != before);
+    const auto reference = oracle->answer(tokens).value();
+    CHECK(reference->tokens() == tokens);
+    CHECK(judged(*reference, tokens).correctness.max_abs_err == 0);
+    CHECK(judged(*reference, tokens).correct);
+    CHECK_FALSE(judged(*reference, before).correct);
+    CHECK_FALSE(judged(*oracle->reference(), tokens).correct);
+    // The tolerance is that of the whole sequence's native arithmetic, worst over the positions.
+    NativeForward native(weights, plan.tokens, 1);
+    Oracle whole(weights, plan.tokens, 1);
+    double worst = 0;
+    for (int p = 0; p < plan.tokens; ++p) {
+      const auto low = native.step(tokens[static_cast<std::size_t>(p)]).value(), exact = whole.step(tokens[static_cast<std::size_t>(p)]).value();
+      if (!std::binary_search(plan.positions.begin(), plan.positions.end(), p)) continue;
+      for (std::size_t i = 0; i < low.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(low[i]) - exact[i]));
+    }
+    CHECK(judged(*reference, tokens).correctness.bound == kGateMargin * worst);
+    before = tokens;
+  }
+  CHECK(GpuOracle::fresh_tokens(128256, 100) == 1);
+  CHECK(GpuOracle::fresh_tokens(65536, 100) == 1);
+  CHECK(GpuOracle::fresh_tokens(49152, 100) == 2);
+  CHECK(GpuOracle::fresh_tokens(256, 100) == 2);
+  CHECK(GpuOracle::fresh_tokens(255, 100) == 3);
+  CHECK(GpuOracle::fresh_tokens(256, 1) == 1);
 }
