@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/protocol/server.h"
+#include "tests/support/patience.h"
 
 namespace amk::testing {
 
@@ -54,7 +55,7 @@ class Peer {
   Json wait(Predicate wanted, std::chrono::milliseconds limit = std::chrono::seconds(20)) {
     std::unique_lock lock(box_->mutex);
     Json found;
-    const bool ok = box_->arrived.wait_for(lock, limit, [&] {
+    const bool ok = box_->arrived.wait_for(lock, limit * amk::testing::kPatience, [&] {
       for (const Json& m : box_->messages)
         if (wanted(m)) {
           found = m;

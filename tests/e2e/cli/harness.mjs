@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { endProcessesOf } from '../../support/leftovers.mjs';
 
 export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../../..');
-export const binary = process.env.AMK_BINARY ?? path.join(root, 'build/release/server/amk');
+export const binary = process.env.AMK_BINARY ?? path.join(process.env.AMK_BUILD ?? path.join(root, 'build/release'), 'server/amk');
 export const fixtures = path.join(root, 'tests/fixtures/hf');
 
 const tests = [];

@@ -86,7 +86,7 @@ void Process::close_stdout() {
 }
 
 std::optional<std::string> Process::read_line(Milliseconds limit) {
-  const auto until = std::chrono::steady_clock::now() + limit;
+  const auto until = std::chrono::steady_clock::now() + limit * kPatience;
   for (;;) {
     if (const auto end = buffer_.find('\n'); end != std::string::npos) {
       std::string line = buffer_.substr(0, end);

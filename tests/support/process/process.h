@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "tests/support/patience.h"
 
 namespace amk::testing {
 
@@ -76,7 +77,7 @@ bool alive(pid_t pid);
 // Until `condition` holds, at most `limit`.
 template <class Condition>
 bool eventually(Condition condition, Milliseconds limit = Milliseconds(20'000)) {
-  const auto until = std::chrono::steady_clock::now() + limit;
+  const auto until = std::chrono::steady_clock::now() + limit * kPatience;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > until) return false;
     struct timespec ms {
