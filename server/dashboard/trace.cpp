@@ -9,6 +9,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::uintmax_t kLargestFile = 256u << 20;
+constexpr int kPublish = 3;
+static_assert(kTraceKindNames[kPublish] == "publish" && kPublish == kTraceKinds - 1);
 
 // Nanoseconds are the clock's own resolution: more digits are noise.
 double to_ns(double us) { return std::round(us * 1e3) / 1e3; }
@@ -72,20 +74,26 @@ void Trace::add_runs(Json& out, double from_us, double to_us, std::size_t bins) 
         time[k][e.kind] += std::min(b, left + width) - std::max(a, left);
       }
     }
-    int current = -1;
-    for (std::size_t k = 0; k < bins; ++k) {
-      const auto most = std::max_element(time[k].begin(), time[k].end());
-      const int next = *most > 0 ? static_cast<int>(most - time[k].begin()) : -1;
-      if (next >= 0 && next == current) {
-        length.back() = length.back().get<int>() + 1;
-      } else if (next >= 0) {
-        sm.push_back(row);
-        bin.push_back(k);
-        length.push_back(1);
-        kind.push_back(next);
+    const auto add = [&](const auto& kind_of) {
+      int current = -1;
+      for (std::size_t k = 0; k < bins; ++k) {
+        const int next = kind_of(time[k]);
+        if (next >= 0 && next == current) {
+          length.back() = length.back().get<int>() + 1;
+        } else if (next >= 0) {
+          sm.push_back(row);
+          bin.push_back(k);
+          length.push_back(1);
+          kind.push_back(next);
+        }
+        current = next;
       }
-      current = next;
-    }
+    };
+    add([](const auto& part) {
+      const auto most = std::max_element(part.begin(), part.begin() + kPublish);
+      return *most > 0 ? static_cast<int>(most - part.begin()) : -1;
+    });
+    add([width](const auto& part) { return part[kPublish] >= width / 2 ? kPublish : -1; });
   }
   out["bins"] = bins;
   out["runs"] = {{"sm", std::move(sm)}, {"bin", std::move(bin)}, {"length", std::move(length)}, {"kind", std::move(kind)}};

@@ -1,8 +1,9 @@
 // dashboard.mjs AMK PAGE_FOLDER SCREENSHOT_FOLDER
 import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
-import { join } from 'node:path';
-import { gzipSync } from 'node:zlib';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { gunzipSync, gzipSync } from 'node:zlib';
 import { Checks, Program, connection, launch, open, press, sleep, text, texts, tiles } from './harness.mjs';
 
 const [amkPath, pageFolder, shots] = process.argv.slice(2);
@@ -31,6 +32,15 @@ function writeTrace(schedule, sms, tasks) {
   }
   writeFileSync(join(amk.workspace, 'traces', `${schedule}.json`), JSON.stringify({ traceEvents: events }));
   return events.length;
+}
+
+// One that `amk trace small` wrote on an H200, with what it said of it.
+function realTrace() {
+  const from = join(dirname(fileURLToPath(import.meta.url)), '../fixtures/traces');
+  const said = JSON.parse(readFileSync(join(from, 'small-h200.said.json'), 'utf8'));
+  said.schedule_id = 's0000h200small';  // the default schedule's own id may be a role's in this workspace
+  writeFileSync(join(amk.workspace, 'traces', `${said.schedule_id}.json`), gunzipSync(readFileSync(join(from, 'small-h200.json.gz'))));
+  return said;
 }
 
 async function prepare() {
@@ -280,6 +290,37 @@ async function phone(browser, url) {
   }
 }
 
+async function realTimeline(page, said) {
+  const choice = 'select[aria-label="Traced schedule"]';
+  const label = () => page.$eval('canvas.trace', (c) => c.getAttribute('aria-label'));
+  const before = await page.$eval(choice, (c) => c.value);
+  await page.select(choice, said.schedule_id);
+  await check.eventually('a real trace: its SMs and its length', label, (v) => v.startsWith(`132 SMs over ${Number(said.span_us.toPrecision(4))}`));
+  const shown = await label();
+  const share = (words) => Number(new RegExp(`${words} ([0-9.]+) %`).exec(shown)?.[1]) / 100;
+  for (const [words, us] of [['waits for another task', said.per_sm_us.wait_dependency], ['waits for weights', said.per_sm_us.wait_weights],
+    ['computes', said.per_sm_us.compute], ['publishes', said.per_sm_us.publish], ['idle', said.per_sm_us.idle]])
+    check.that(`a real trace: ${words}, as amk trace said`, Math.abs(share(words) - us / said.span_us) < 0.001, `${share(words)} against ${us / said.span_us}`);
+  await page.$eval('canvas.trace', (c) => c.scrollIntoView({ block: 'center' }));
+  await page.screenshot({ path: join(shots, 'timeline-h200.png') });
+  // Publishing runs beside the next task: both are named under one pointer, somewhere along the row of one SM.
+  await page.focus('canvas.trace');
+  await press(page, '+', '+');
+  await check.eventually('zoomed in, it is another window', label, (v) => v !== shown);
+  const box = await (await page.$('canvas.trace')).boundingBox();
+  const hovers = [];
+  for (let x = 4; x < box.width; x += 4) {
+    await page.mouse.move(box.x + x, box.y + 2);
+    hovers.push(await page.evaluate(() => document.querySelector('canvas.trace').closest('section').querySelector('.hover').textContent));
+  }
+  check.that('what publishes and what runs beside it are both named', hovers.some((t) => t.includes(' · publishes for ') && / · (computes|waits for another task|waits for weights) for /.test(t)), hovers.slice(0, 3).join(' | '));
+  check.that('tasks are named as the program names them', hovers.some((t) => /L\d\.(qkv|attention|combine|o_proj|gate_up|down)\[/.test(t)), hovers.slice(0, 3).join(' | '));
+  await page.screenshot({ path: join(shots, 'timeline-h200-zoomed.png') });
+  await press(page, '0');
+  await page.select(choice, before);
+  await check.eventually('and back to the other', label, (v) => !v.startsWith(`132 SMs over ${Number(said.span_us.toPrecision(4))}`));
+}
+
 async function timeline(page, events) {
   const canvas = await page.$('canvas.trace');
   await canvas.scrollIntoView();
@@ -343,6 +384,7 @@ const browser = await launch();
 try {
   const status = await prepare();
   const events = writeTrace(status.best.schedule_id, 132, 30);
+  const said = realTrace();
   const port = await freePort();
   const { url } = await amk.run('dashboard', '--port', String(port));
   check.equal('asked again, the same address', (await amk.run('dashboard')).url, url);
@@ -350,6 +392,7 @@ try {
   await noise(browser, url);
   await page.bringToFront();
   await timeline(page, events);
+  await realTimeline(page, said);
   await table(page, status);
   await keyboard(page);
   await hostility(page);

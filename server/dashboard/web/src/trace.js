@@ -58,19 +58,24 @@ export function traceView() {
     const paint = data.kinds.map((k) => colour(`t-${k}`));
     c.fillStyle = colour('sunken');
     c.fillRect(0, 0, w, tall);
-    if (data.events) {
-      const { sm, start_us: start, dur_us: dur, kind } = data.events;
-      for (let i = 0; i < sm.length; i += 1) {
-        c.fillStyle = paint[kind[i]];
-        // Another warp publishes while the next task runs: a strip below it.
-        const strip = data.kinds[kind[i]] === 'publish' ? 0.6 : 0;
-        c.fillRect((start[i] - data.from_us) * scale, (sm[i] + strip) * rowHeight, Math.max(0.6, dur[i] * scale - 0.3), rowHeight * (1 - strip) - gap);
-      }
-    } else {
-      const { sm, bin, length, kind } = data.runs, wide = w / data.bins;
-      for (let i = 0; i < sm.length; i += 1) {
-        c.fillStyle = paint[kind[i]];
-        c.fillRect(bin[i] * wide, sm[i] * rowHeight, length[i] * wide, rowHeight - gap);
+    // Another warp publishes while the next task runs: a strip along the foot of the row, painted after what it overlaps.
+    const publish = data.kinds.indexOf('publish');
+    for (const strip of [false, true]) {
+      const top = strip ? 0.6 : 0, high = rowHeight * (1 - top) - gap;
+      if (data.events) {
+        const { sm, start_us: start, dur_us: dur, kind } = data.events;
+        for (let i = 0; i < sm.length; i += 1) {
+          if ((kind[i] === publish) !== strip) continue;
+          c.fillStyle = paint[kind[i]];
+          c.fillRect((start[i] - data.from_us) * scale, (sm[i] + top) * rowHeight, Math.max(0.6, dur[i] * scale - 0.3), high);
+        }
+      } else {
+        const { sm, bin, length, kind } = data.runs, wide = w / data.bins;
+        for (let i = 0; i < sm.length; i += 1) {
+          if ((kind[i] === publish) !== strip) continue;
+          c.fillStyle = paint[kind[i]];
+          c.fillRect(bin[i] * wide, (sm[i] + top) * rowHeight, length[i] * wide, high);
+        }
       }
     }
     c.fillStyle = colour('ink-soft');
