@@ -38,11 +38,12 @@ const servers = [];
 try {
   const ours = await serve([amk, '--workspace', workspace, 'serve', '--http', '127.0.0.1:0', '--no-token']);
   servers.push(ours);
-  const nothing = await serve([process.execPath, join(dirname(fileURLToPath(import.meta.url)), 'null-server.mjs')]);
+  const constant = [process.execPath, join(dirname(fileURLToPath(import.meta.url)), 'null-server.mjs')];
+  const nothing = await serve(constant);
   servers.push(nothing);
-  const targets = { stdio: [amk, 'mcp', '--workspace', workspace], http: ours.target, http_null: nothing.target };
+  const targets = { stdio: [amk, 'mcp', '--workspace', workspace], stdio_null: [...constant, '--stdio'], http: ours.target, http_null: nothing.target };
   for (const [pace, flags] of [['at_full_speed', []], ['at_100_a_second', ['--load-rate', '100']]]) {
-    const runs = { stdio: [], http: [], http_null: [] };
+    const runs = Object.fromEntries(Object.keys(targets).map((name) => [name, []]));
     // In turn, so that what else the machine does meets all alike.
     for (let round = 0; round < 5; round += 1) for (const name of Object.keys(targets)) runs[name].push(load(targets[name], flags));
     for (const name of Object.keys(targets))
