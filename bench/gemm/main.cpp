@@ -1,5 +1,6 @@
 // bench/run gemm [--prebuild] [--search] [--experiments FILE]: for each experiment, checks bits against the plain kernel and the CPU oracle, then
-// races the configs against cuBLAS. FILE: {"rounds": n, "sample_us": x, "experiments": [{"model": "det_gemm:…", "configs": [{…}, …]}, …]}.
+// races the configs against cuBLAS. FILE: {"rounds": n, "sample_us": x, "experiments": [{"model": "det_gemm:…", "configs": ["tuned", {…}, …]}, …]};
+// "tuned" is what a call of that problem gets from the tuned table and the defaults, and the whole list where "configs" is missing.
 // --prebuild only fills the build cache (no GPU). --search also runs the file's "searches": [{"model", "strategy", "evaluations", "seed"}],
 // each against the configs of the experiment of the same model. Exit 77 without a GPU, 1 on any mismatch.
 #include <cstdio>
@@ -14,6 +15,7 @@
 #include "core/base/parse_json.h"
 #include "core/base/resources.h"
 #include "kernels/det_gemm/bed.h"
+#include "kernels/det_gemm/dispatch.h"
 #include "kernels/det_gemm/workload_id.h"
 
 using namespace amk;
@@ -40,7 +42,14 @@ struct Suite {
   std::vector<Experiment> experiments;
 };
 
-Result<Suite> read_suite(const std::string& path) {
+// What a call would get: the config, said on standard error with where it comes from.
+Result<Config> tuned_config(const Experiment& experiment, const TunedTable& table, const GpuTarget& target) {
+  AMK_TRY(choice, choose(experiment.problem, dense_storage(canonical(experiment.problem)), target, table, {}));
+  std::fprintf(stderr, "%s: %s, %s\n", experiment.id.c_str(), choice.implementation.c_str(), choice.origin.c_str());
+  return choice.plan.config;
+}
+
+Result<Suite> read_suite(const std::string& path, const TunedTable& table, const GpuTarget& target) {
   std::ifstream file(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (!file) return fail(ErrorKind::Io, "cannot read " + path);
@@ -55,8 +64,8 @@ Result<Suite> read_suite(const std::string& path) {
     AMK_TRY(problem, parse_workload(entry.at("model").get<std::string>(), {}));
     experiment.problem = problem;
     experiment.id = workload_id(problem);
-    for (const Json& config : entry.at("configs")) {
-      AMK_TRY(parsed, parse_config(config));
+    for (const Json& config : entry.value("configs", Json::array({"tuned"}))) {
+      AMK_TRY(parsed, config == "tuned" ? tuned_config(experiment, table, target) : parse_config(config));
       experiment.configs.push_back(parsed);
     }
     suite.experiments.push_back(std::move(experiment));
@@ -186,12 +195,13 @@ Result<int> main_result(int argc, char** argv) {
   }
   AMK_TRY(resources, find_resources());
   if (file.empty()) file = (resources.config() / "tuned" / "det_gemm_bench.json").string();
-  AMK_TRY(suite, read_suite(file));
+  AMK_TRY(table, TunedTable::load(resources.config() / "tuned" / "det_gemm.json"));
   const char* cache_dir = std::getenv("AMK_BUILD_CACHE");
   const std::filesystem::path cache =
       cache_dir != nullptr ? std::filesystem::path(cache_dir) : std::filesystem::temp_directory_path() / "amk-gemm-cache";
   if (prebuild) {
     AMK_TRY(target, load_gpu_target("h200", resources.config() / "gpus"));
+    AMK_TRY(suite, read_suite(file, table, target));
     std::vector<Plan> plans;
     for (const Experiment& e : suite.experiments) {
       for (const Config& config : e.configs) {
@@ -208,6 +218,7 @@ Result<int> main_result(int argc, char** argv) {
     return 0;
   }
   AMK_TRY(runner, Runner::open(0, resources, cache));
+  AMK_TRY(suite, read_suite(file, table, runner->target()));
   auto blas = Cublas::open(runner->stream());
   if (!blas)
     std::fprintf(stderr, "no cuBLAS: %s\n", blas.error().message.c_str());
