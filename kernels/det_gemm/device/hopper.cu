@@ -17,6 +17,7 @@
 //   DG_PRODUCER_WARP                  1: one producer warp, registers stay as they are: for few accumulators, and two launches may share an SM;
 //                                     0: a producer warpgroup that gives its registers to the consumers
 //   DG_CHUNK_BLOCKS                   k blocks per chunk of the chunked class; 0 = one chain
+//   DG_RESUMED                        1: the chain starts from total_in
 //   DG_LOW_N, DG_HIGH_N               chunked: DG_TILE_N in two parts, added up in turn; DG_LOW_N = 0: at once
 //   DG_WGMMA_N = DG_TILE_N and DG_WGMMA_REGS… for wgmma.cuh; DG_REGISTERS_PRODUCER, DG_REGISTERS_CONSUMER
 #include "async.cuh"
@@ -33,7 +34,7 @@ DG_DEFINE_WGMMA(wgmma_k16_high, DG_HIGH_N, DG_HIGH_REGS, DG_HIGH_REGS_PLUS_1, DG
 struct HopperParams {
   TensorMap x, y, out;
   void* out_pointer;
-  const float* total_in;  // chunked: running total to start from, dense in the order of the output, or null
+  const float* total_in;  // dense in the order of the output. Chunked: running total to start from, or null; resumed: the chain's accumulators
   i64 out_stride;         // elements
   u32 m, n;
   u32 k_blocks;
@@ -200,7 +201,7 @@ __device__ __forceinline__ void store_tile(const HopperParams& p, float (&d)[kFr
   }
 }
 
-#if DG_CHUNK_BLOCKS
+#if DG_CHUNK_BLOCKS || DG_RESUMED
 __device__ __forceinline__ void load_total(const HopperParams& p, float (&total)[kFragments][kRegs], const BlockTile& tile, int consumer, int warp,
                                            int lane) {
 #pragma unroll
@@ -273,7 +274,7 @@ __device__ __forceinline__ void consume_chain(Consumer& c, u32 at, u32 end, floa
 #if DG_PRODUCER_WARP
   c.wait_full();
   for (u32 block = at; block < end; ++block) {
-    c.issue<0, kSteps / 2>(d, block != at);
+    c.issue<0, kSteps / 2>(d, DG_RESUMED || block != at);
     if (block != at) {
       wgmma_wait<1>();  // the block before
       release(c.place, c.smem, previous, c.warp, c.lane);
@@ -289,7 +290,7 @@ __device__ __forceinline__ void consume_chain(Consumer& c, u32 at, u32 end, floa
 #else
   for (u32 block = at; block < end; ++block) {
     c.wait_full();
-    c.issue<0, kSteps>(d, block != at);
+    c.issue<0, kSteps>(d, DG_RESUMED || block != at);
     if (block != at) {
       wgmma_wait<1>();  // the block before; this one stays in flight
       release(c.place, c.smem, previous, c.warp, c.lane);
@@ -372,6 +373,9 @@ __device__ __forceinline__ void consume_tile(Consumer& c, const BlockTile& tile,
   }
 #endif
 #else
+#if DG_RESUMED
+  load_total(c.p, result, tile, c.consumer, c.warp, c.lane);
+#endif
   consume_chain(c, 0, c.p.k_blocks, result);
 #endif
 }
