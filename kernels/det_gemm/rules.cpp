@@ -146,6 +146,8 @@ bool choice_can_serve(const RuleInput& in, std::string_view knob, const Json& ch
     return knob == "tile.k" && number <= 64;
   }
   if (knob == "tile.m") return number % 64 == 0;
+  // The deepest stages pay for few tokens only; elsewhere they would be a quarter of all points, nearly none of which fits.
+  if (knob == "tile.k" && number == 256 && std::min(in.shape.m, in.shape.n) > 64) return false;
   if (knob == "tile.k") return number % 64 == 0 && (in.shape.chunk == 0 || in.shape.chunk % number == 0);
   if (knob == "epilogue") {
     if (choice == "staged") return wide_output(in);

@@ -66,10 +66,14 @@ constexpr int kThreads = kConsumerThreads + (DG_PRODUCER_WARP ? 32 : 128);
 // One operand's tile of one stage. kLoad: lines that are copied.
 template <bool kKMajor, int kLines, int kLoad, int kAtom>
 struct OperandTile {
-  // Descriptor of k16 step `step` for the lines that start at `line`.
-  static __device__ __forceinline__ u64 descriptor(u32 base, int line, int step) {
+  // Matrix descriptors (tile_layout.cuh): of the tile at `base`, its low word; of k16 step `step` for the lines that start at `line`.
+  static __device__ __forceinline__ u32 descriptor(u32 base) {
     constexpr TileLayout kLayout{kKMajor, kLines, DG_TILE_K, kAtom};
-    return matrix_descriptor<kLayout.row_bytes()>(base + kLayout.start(line, step), kLayout.leading(), kLayout.stride());
+    return kLayout.descriptor_low(base);
+  }
+  static __device__ __forceinline__ u64 descriptor(u32 low, int line, int step) {
+    constexpr TileLayout kLayout{kKMajor, kLines, DG_TILE_K, kAtom};
+    return kLayout.descriptor(low, line, step);
   }
 
   // Copies this block's share (slice of kSlices) of the tile that starts at (line, k).
@@ -225,17 +229,26 @@ struct Consumer {
   int consumer, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   Ring ring;
 
+  // Descriptors of what lies in this slot: this warpgroup's rows, and the columns.
+  struct Tiles {
+    u32 x, y;
+  };
+  __device__ __forceinline__ Tiles tiles() const {
+    constexpr TileLayout kRows{DG_X_KMAJOR != 0, DG_TILE_M, DG_TILE_K, 64};
+    const u32 at = smem + ring.slot * kStageBytes;
+    return {XTile::descriptor(at + kRows.start(consumer * kFragments * 64, 0)), YTile::descriptor(at + kXBytes)};
+  }
+
   // k16 steps [kFirst, kEnd) of the block in this slot, as one group.
   template <int kFirst, int kEnd>
   __device__ __forceinline__ void issue(float (&d)[kFragments][kRegs], int accumulate) {
-    const u32 x = smem + ring.slot * kStageBytes, y = x + kXBytes;
+    const auto [x, y] = tiles();
     wgmma_fence();
 #pragma unroll
     for (int step = kFirst; step < kEnd; ++step) {
 #pragma unroll
       for (int f = 0; f < kFragments; ++f) {
-        wgmma_k16<!DG_X_KMAJOR, !DG_Y_KMAJOR>(d[f], XTile::descriptor(x, (consumer * kFragments + f) * 64, step), YTile::descriptor(y, 0, step),
-                                              accumulate);
+        wgmma_k16<!DG_X_KMAJOR, !DG_Y_KMAJOR>(d[f], XTile::descriptor(x, f * 64, step), YTile::descriptor(y, 0, step), accumulate);
       }
       accumulate = 1;
     }
@@ -245,13 +258,13 @@ struct Consumer {
   // The whole block in this slot for the low or the high part of the columns, as one group.
   template <bool kHigh>
   __device__ __forceinline__ void issue_part(float (&d)[kFragments][kRegs], int accumulate) {
-    const u32 x = smem + ring.slot * kStageBytes, y = x + kXBytes;
+    const auto [x, y] = tiles();
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < DG_TILE_K / 16; ++step) {
 #pragma unroll
       for (int f = 0; f < kFragments; ++f) {
-        const u64 rows = XTile::descriptor(x, (consumer * kFragments + f) * 64, step), columns = YTile::descriptor(y, kHigh ? DG_LOW_N : 0, step);
+        const u64 rows = XTile::descriptor(x, f * 64, step), columns = YTile::descriptor(y, kHigh ? DG_LOW_N : 0, step);
         if constexpr (kHigh)
           wgmma_k16_high<!DG_X_KMAJOR, !DG_Y_KMAJOR>(reinterpret_cast<float(&)[DG_HIGH_REGS]>(d[f][DG_LOW_REGS]), rows, columns, accumulate);
         else
