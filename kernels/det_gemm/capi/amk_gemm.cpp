@@ -56,12 +56,12 @@ amk_gemm_status status_of(const Error& error) {
   }
 }
 
-std::int64_t alignment_of(const void* pointer) {
-  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+std::int64_t alignment_of(std::uintptr_t address) {
   std::int64_t alignment = 256;
   while (alignment > 1 && address % static_cast<std::uintptr_t>(alignment) != 0) alignment /= 2;
   return alignment;
 }
+std::int64_t alignment_of(const void* pointer) { return alignment_of(reinterpret_cast<std::uintptr_t>(pointer)); }
 
 cuda::DevicePtr device_pointer(const void* pointer) { return reinterpret_cast<cuda::DevicePtr>(pointer); }
 
@@ -180,7 +180,11 @@ Status verify(amk_gemm& handle, const Call& call, const Plan& plan) {
   const std::int64_t cut = full.resumed ? whole.k / 2 / kStepTokens * kStepTokens : 0;
   last.k -= cut;
   last.resumed = full.resumed;
-  const auto small_plan = make_plan(last, dense_storage(last), c, handle.runner->target());
+  const auto skipped = [&](std::int64_t stride) { return static_cast<std::uintptr_t>(cut * stride * 2); };  // bytes of the tokens before
+  Storage storage = dense_storage(last);
+  storage.align_x = alignment_of(skipped(storage.stride_x));
+  storage.align_y = alignment_of(skipped(storage.stride_y));
+  const auto small_plan = make_plan(last, storage, c, handle.runner->target());
   if (!small_plan) return {};  // e.g. dense small strides that TMA cannot take: the large call's own plan was accepted
   const std::string key = to_json(*small_plan).dump();
   if (handle.verified.count(key) != 0) return {};
@@ -196,8 +200,7 @@ Status verify(amk_gemm& handle, const Call& call, const Plan& plan) {
     AMK_TRY(before_plan, make_plan(first, dense_storage(first), plain_kernel_config(), handle.runner->target()));
     AMK_TRY(before, handle.runner->compile(before_plan));
     AMK_CHECK(before->launch({b.x, b.y, total.pointer(), 0}, stream));
-    const auto skip = [&](std::int64_t stride) { return static_cast<cuda::DevicePtr>(cut * stride * 2); };
-    return gemm->launch({b.x + skip(dense_stride_x(whole)), b.y + skip(dense_stride_y(whole)), b.out, total.pointer()}, stream);
+    return gemm->launch({b.x + skipped(storage.stride_x), b.y + skipped(storage.stride_y), b.out, total.pointer()}, stream);
   }));
   if (!compared.clean()) {
     return fail(ErrorKind::Internal,
