@@ -2,7 +2,8 @@
 // bench_decode --model llama-3.2-1b [--configs FILE] [--check TOKENS] [--positions 192:320[,8128:8256…]] [--rounds 5] [--max-seq 512] [--cache DIR]
 // [--trace FILE]
 //              [--neighbours 1]
-// FILE: one JSON object a line, {"name": …, "config": {…}, "batch": …, "launch": steps of a launch while timed}. --neighbours 1: besides the first
+// FILE: one JSON object a line, {"name": …, "config": {…}, "batch": …, "launch": steps of a launch while timed,
+// "ring_from": rows of a split from which kv_path ring takes the ring}. --neighbours 1: besides the first
 // config, each of its knobs moved alone to each other value (an ablation). Prints one JSON object a line. MODEL@b8: every config is built for eight
 // sequences a launch and for one, unless its "batch" says which; a checked batch must give each sequence the bits that it has alone; the last line is
 // the ratio of the fastest batch to the fastest single sequence, timed in turn in this run.
@@ -38,7 +39,8 @@ struct Entry {
   std::string name;
   ScheduleConfig config;
   int batch = 1;
-  int launch = 0;  // steps of a launch; 0: as many as the program has
+  int launch = 0;     // steps of a launch; 0: as many as the program has
+  int ring_from = 0;  // PlanOptions::cache_ring_from
   BuiltCandidate built;
   std::unique_ptr<DeviceProgram> program;
   std::string error;
@@ -196,6 +198,7 @@ Result<std::vector<Entry>> read_entries(const std::string& path, const ModelRef&
     e.config = config;
     e.batch = json.value("batch", ref.batch);
     e.launch = json.value("launch", 0);
+    e.ring_from = json.value("ring_from", 0);
     if (e.batch != 1 && e.batch != ref.batch) return bad_field("batch", e.batch, "1 or " + std::to_string(ref.batch));
     const bool both = ref.batch > 1 && !json.contains("batch");
     entries.push_back(std::move(e));
@@ -233,6 +236,7 @@ Status trace(GpuModel& model, const Entry& e, int position, const std::string& p
   PlanOptions options;
   options.trace = true;
   options.batch = e.batch;
+  options.cache_ring_from = e.ring_from;
   AMK_TRY(built, model.build(e.config, options));
   AMK_TRY(program, model.load(built));
   for (int i = 0; i < 3; ++i) AMK_CHECK(model.run(program, {position, false}));
@@ -269,6 +273,7 @@ Status build_only(const ModelSpec& spec, const std::vector<Entry>& entries, cons
   for (const Entry& e : entries) {
     PlanOptions options;
     options.batch = e.batch;
+    options.cache_ring_from = e.ring_from;
     auto built = build_candidate(spec, e.config, limits, max_seq, compiler, cache, options);
     Json line = {{"config", e.name}};
     if (built) {
@@ -314,6 +319,7 @@ Status run(std::map<std::string, std::string> args) {
       threads.emplace_back([&, i] {
         PlanOptions options;
         options.batch = entries[i].batch;
+        options.cache_ring_from = entries[i].ring_from;
         builds[i] = model->build(entries[i].config, options);
       });
     for (auto& t : threads) t.join();

@@ -230,6 +230,7 @@ class Emitter {
     elements(t.reads, in.k_cache, t.head * cache_rows, (t.head + 1) * cache_rows);
     elements(t.reads, in.v_cache, t.head * cache_rows, (t.head + 1) * cache_rows);
     for (Region& region : t.reads) region.pos_lo = t.pos_lo;
+    if (plan_.cache_in_ring) t.ring_bytes = cache_bytes(program_, t);
     if (t.splits == 1) {
       elements(t.writes, in.output, t.head * q_rows, (t.head + 1) * q_rows);
       return;

@@ -48,7 +48,10 @@ bool by_head(Opcode op) { return op == Opcode::Rope || op == Opcode::KvAppend ||
 
 class Isolation {
  public:
-  Isolation(lowering::Plan whole, const Group& group) : whole_(std::move(whole)), group_(group) { out_.attention = whole_.attention; }
+  Isolation(lowering::Plan whole, const Group& group) : whole_(std::move(whole)), group_(group) {
+    out_.attention = whole_.attention;
+    out_.cache_in_ring = whole_.cache_in_ring;
+  }
 
   lowering::Plan plan() {
     choose();

@@ -18,6 +18,7 @@ class Builder {
       : spec_(spec), config_(config), target_(target), format_(format), n_tile_(config.gemv_n_tile) {
     const std::int32_t blocks = (target.max_seq + config.attention_kv_block - 1) / config.attention_kv_block;
     plan_.attention.kv_block = config.attention_kv_block;
+    plan_.cache_in_ring = config.kernel.kv_path == KvPath::Ring;
     plan_.attention.splits = std::min(blocks, std::max(1, target.sm_count / spec.kv_heads));
     // A batch splits as one sequence does, so that each adds up as if it were alone; where the SMs do not suffice, a task takes several splits.
     plan_.attention.split_step =

@@ -36,6 +36,7 @@ struct PlannedInstruction {
 
 struct Plan {
   AttentionShape attention;
+  bool cache_in_ring = false;                         // kv_path ring
   std::vector<Buffer> buffers;                        // storage and offset still open; argmax partials still without a size
   std::vector<InstructionId> producer;                // [buffer]: the one instruction that writes it; kNone for weights, constants, inputs
   std::vector<std::vector<InstructionId>> consumers;  // [buffer]: the instructions that read it, ascending

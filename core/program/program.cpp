@@ -1,5 +1,7 @@
 #include "core/program/program.h"
 
+#include <algorithm>
+
 #include "core/program/json_names.h"
 
 namespace amk {
@@ -8,6 +10,21 @@ BufferId Program::find_buffer(std::string_view name) const {
   for (std::size_t i = 0; i < buffers.size(); ++i)
     if (buffers[i].name == name) return static_cast<BufferId>(i);
   return kNone;
+}
+
+std::int64_t cache_bytes(const Program& program, const Task& task) {
+  const AttentionShape& a = program.attention;
+  if (task.op != Opcode::AttentionTile || a.kv_block < 1 || a.split_step < 1 || task.splits < 1 || task.split < 0) return 0;
+  std::int64_t positions = 0, element = 0;
+  for (std::int64_t split = task.split; split < task.splits; split += a.split_step)
+    for (std::int64_t at = split * a.kv_block; at < program.max_seq; at += std::int64_t{task.splits} * a.kv_block)
+      positions += std::min<std::int64_t>(a.kv_block, program.max_seq - at);
+  for (const Region& region : task.reads) {
+    if (region.buffer < 0 || static_cast<std::size_t>(region.buffer) >= program.buffers.size()) continue;
+    const Buffer& buffer = program.buffers[static_cast<std::size_t>(region.buffer)];
+    if (buffer.space == Space::Kv) element = dtype_bytes(buffer.dtype);
+  }
+  return 2 * positions * program.model.head_dim * element;
 }
 
 namespace {

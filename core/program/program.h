@@ -141,8 +141,10 @@ struct Task {
   std::vector<Wait> waits;   // all must hold
   CounterId signal = kNone;  // incremented by one when every write is visible to the device; kNone: signals nobody
   std::int32_t sm = 0;
-  std::int32_t queue_pos = 0;   // queues[sm][queue_pos] is this task
-  std::int64_t ring_bytes = 0;  // weight bytes that come through the shared-memory ring; 0 = direct loads
+  std::int32_t queue_pos = 0;  // queues[sm][queue_pos] is this task
+  // What comes through the shared-memory ring; 0 = direct loads. A Gemv's weights; of an AttentionTile the cache rows that are older than the launch,
+  // at most those of its splits (cache_bytes): how many there are depends on the position.
+  std::int64_t ring_bytes = 0;
   bool operator==(const Task&) const = default;
 };
 
@@ -157,8 +159,8 @@ struct Instruction {
   bool operator==(const Instruction&) const = default;
 };
 
-// The weight stream of one SM's producer: tasks in load order, each cut into ceil(ring_bytes / chunk_bytes) chunks (the last may be short).
-// Slots are freed in consumption order. Lowering makes it the queue's order; anything else is for the validator to refuse.
+// The stream of one SM's producer, weights and cache rows: tasks in load order, each cut into ceil(ring_bytes / chunk_bytes) chunks (the last may be
+// short). Slots are freed in consumption order. Lowering makes it the queue's order; anything else is for the validator to refuse.
 struct Ring {
   std::int64_t ring_bytes = 0;  // capacity per SM; 0 = no ring
   std::int64_t chunk_bytes = 0;
@@ -205,6 +207,8 @@ struct Program {
 std::string_view to_string(Opcode op);
 std::string_view to_string(Matrix matrix);
 std::string_view to_string(Space space);
+// Bytes of K and V of all positions that an AttentionTile's splits cover.
+std::int64_t cache_bytes(const Program& program, const Task& task);
 std::string task_name(const Program& program, TaskId id);  // "L3.qkv[rows 16,48)@sm5": for witnesses
 
 }  // namespace amk

@@ -49,7 +49,8 @@ Verdict FootprintChecker::check(TaskId id) {
     for (seq_ = first; seq_ < end && !problem_; ++seq_) of_sequence();
     if (next_read_ != task_->reads.size()) refuse("more reads than its opcode makes");
     if (next_write_ != task_->writes.size()) refuse("more writes than its opcode makes");
-    if (task_->ring_bytes != 0 && task_->op != Opcode::Gemv) refuse("ring bytes for what streams no weights");
+    if (task_->ring_bytes != 0 && task_->op != Opcode::Gemv && task_->op != Opcode::AttentionTile)
+      refuse("ring bytes for what reads neither weights nor the cache");
   }
   if (!problem_) return {};
   return reject(p_, std::move(*problem_));

@@ -24,7 +24,15 @@ Verdict check_ring(const Program& p) {
   return {};
 }
 
-// A task whose weights come through the ring: can every one of its chunks ever be placed, and is what is placed what it reads?
+std::int64_t kv_element_bytes(const Program& p, const Task& task) {
+  for (const Region& region : task.reads) {
+    const Buffer& buffer = p.buffers[static_cast<std::size_t>(region.buffer)];
+    if (buffer.space == Space::Kv) return dtype_bytes(buffer.dtype);
+  }
+  return 0;
+}
+
+// A task whose weights or cache rows come through the ring: can every one of its chunks ever be placed, and is what is placed what it reads?
 Verdict check_ring_task(const Program& p, TaskId id) {
   const Task& task = p.tasks[static_cast<std::size_t>(id)];
   const Ring& ring = p.ring;
@@ -37,6 +45,17 @@ Verdict check_ring_task(const Program& p, TaskId id) {
                         id);
   if (ring.inflight_chunks == 0)
     return ring_finding(p, "ring-deadlock", cat(task_name(p, id), " streams weights, but no copy may be in flight: none ever lands"), id);
+  if (task.op == Opcode::AttentionTile) {  // rows of the cache, all of those that may come: fewer hold fewer slots
+    if (p.model.head_dim * kv_element_bytes(p, task) % kCopyBytes != 0)
+      return ring_finding(p, "misaligned",
+                          cat(task_name(p, id), " takes cache rows of ", p.model.head_dim * kv_element_bytes(p, task),
+                              " bytes from the ring; copies need multiples of ", kCopyBytes),
+                          id);
+    if (task.ring_bytes == cache_bytes(p, task)) return {};
+    return ring_finding(
+        p, "malformed",
+        cat(task_name(p, id), " takes up to ", task.ring_bytes, " bytes of the cache from the ring; its splits have ", cache_bytes(p, task)), id);
+  }
   std::int64_t bytes = 0;
   for (const Region& region : task.reads) {
     const Buffer& buffer = p.buffers[static_cast<std::size_t>(region.buffer)];

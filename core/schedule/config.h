@@ -36,6 +36,7 @@ enum class GemvPath { Mma, Fma };
 enum class WeightLayout { Row, Packed };
 enum class Publish { Release, Confirmed, Flagged };
 enum class CounterGranularity { Vector, KvHead };
+enum class KvPath { Direct, Ring };
 
 struct KernelKnobs {
   int chunk_bytes = 16384;  // one weight copy
@@ -44,6 +45,7 @@ struct KernelKnobs {
   WeightLayout weight_layout = WeightLayout::Packed;
   Publish publish = Publish::Release;
   CounterGranularity counters = CounterGranularity::Vector;
+  KvPath kv_path = KvPath::Direct;
   int cols_per_warp = 256;  // columns of a chunk that one warp takes (fma path)
   bool cpasync = false;     // cp.async instead of bulk copies (forced below sm_90)
   int cpa_stages = 3;

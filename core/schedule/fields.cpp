@@ -106,6 +106,10 @@ std::vector<Field> make_fields() {
                                      "how a task makes its output visible: release counter, confirmed stores, or data that carries its epoch")));
   f.push_back(bind_kernel<&K::counters>(
       named("kernel_knobs.counters", {"vector", "kv_head"}, "granularity of the dependencies around attention: the whole vector, or one KV head")));
+  Field kv_path = named("kernel_knobs.kv_path", {"direct", "ring"},
+                        "how cache rows older than the launch reach attention: loaded by its warps, or through the ring, ahead of its wait");
+  kv_path.silent_default = true;
+  f.push_back(bind_kernel<&K::kv_path>(std::move(kv_path)));
   f.push_back(bind_kernel<&K::cols_per_warp>(
       enumerated("kernel_knobs.cols_per_warp", {128, 256, 512, 1024}, "columns", "columns of a chunk that one warp takes (fma path)")));
   f.push_back(bind_kernel<&K::cpasync>(boolean("kernel_knobs.cpasync", "cp.async instead of bulk copies (always so below sm_90)")));

@@ -50,6 +50,8 @@ Offer offer(const Field& field, const ModelSpec& spec, const GpuTarget& target) 
       if (c <= target.smem_optin_bytes - kDefaultSmemRoom) o.preferred = c;
   } else if (field.path == "kernel_knobs.counters" && spec.kv_heads == 1) {
     o.choices = {static_cast<std::int64_t>(CounterGranularity::Vector)};
+  } else if (field.path == "kernel_knobs.kv_path" && !matrix_attention(spec)) {
+    o.choices = {static_cast<std::int64_t>(KvPath::Direct)};
   } else if (spec.weight_format == WeightFormat::Int8 && field.path == "kernel_knobs.gemv_path") {
     o.choices = {static_cast<std::int64_t>(GemvPath::Mma)};  // int8 weights meet integer matrix instructions only
   } else if (spec.weight_format == WeightFormat::Int8 && field.path == "kernel_knobs.weight_layout") {

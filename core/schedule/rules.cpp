@@ -1,10 +1,13 @@
 #include "core/schedule/rules.h"
 
+#include "core/model/model_spec.h"
+
 namespace amk {
 namespace {
 
 constexpr std::string_view kRingPaths[] = {"smem_bytes_per_block", "kernel_knobs.chunk_bytes"};
 constexpr std::string_view kWindowPaths[] = {"smem_bytes_per_block", "kernel_knobs.chunk_bytes", "kernel_knobs.inflight_chunks"};
+constexpr std::string_view kKvRingPaths[] = {"smem_bytes_per_block", "kernel_knobs.kv_path"};
 constexpr std::string_view kMmaPaths[] = {"kernel_knobs.gemv_path", "kernel_knobs.weight_layout"};
 
 constexpr ConfigRule kRules[] = {
@@ -14,6 +17,8 @@ constexpr ConfigRule kRules[] = {
      [](const ScheduleConfig& c) {
        return c.smem_bytes_per_block == 0 || c.smem_bytes_per_block / c.kernel.chunk_bytes >= c.kernel.inflight_chunks;
      }},
+    {"kv-ring-needs-ring", "the cache comes through the ring (kv_path ring) only where there is one: smem_bytes_per_block above 0", kKvRingPaths,
+     [](const ScheduleConfig& c) { return c.smem_bytes_per_block > 0 || c.kernel.kv_path != KvPath::Ring; }},
     {"mma-needs-packed", "matrix instructions read weights in fragment order: gemv_path mma needs weight_layout packed", kMmaPaths,
      [](const ScheduleConfig& c) { return c.kernel.gemv_path != GemvPath::Mma || c.kernel.weight_layout == WeightLayout::Packed; }},
 };
@@ -26,6 +31,10 @@ const ConfigRule* violated_rule(const ScheduleConfig& config) {
   for (const ConfigRule& rule : kRules)
     if (!rule.holds(config)) return &rule;
   return nullptr;
+}
+
+bool matrix_attention(const ModelSpec& spec) {
+  return spec.dtype == DType::BF16 && spec.head_dim % 32 == 0 && spec.head_dim <= 128 && spec.gqa() <= 8;
 }
 
 }  // namespace amk

@@ -18,4 +18,8 @@ struct ConfigRule {
 std::span<const ConfigRule> config_rules();
 const ConfigRule* violated_rule(const ScheduleConfig& config);  // the first violated; nullptr when none
 
+// Whether a model's attention is computed by matrix instructions, which the rules about it need: bf16, head_dim 32, 64, 96 or 128, at most 8 query
+// heads a kv head.
+bool matrix_attention(const ModelSpec& spec);
+
 }  // namespace amk

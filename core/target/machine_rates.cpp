@@ -95,6 +95,9 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
 
   rates.l2_sm_bytes_per_us = std::min(2.0 * k.l2_bytes_per_clock_sm, 4.0 * warps) * rates.clock_mhz;
   rates.attention_bytes_per_us = std::min(2.0 * k.l2_bytes_per_clock_sm, k.attention_bytes_per_clock_warp * warps) * rates.clock_mhz;
+  rates.ring_attention_bytes_per_us = k.ring_attention_bytes_per_clock * rates.clock_mhz;
+  rates.late_kv_share = k.late_kv_share;
+  rates.ring_keys = (warps + 1) * 16;
   rates.task_us = k.task_us + k.task_us_per_warp * warps;
   rates.norm_us = k.norm_us;
   rates.attention_us = k.attention_us;

@@ -22,6 +22,8 @@ struct CostConstants {
   double fma_share = 0.71;                      // FMA on unpacked values against mma
   double row_share = 0.85;                      // row layout against packed: strided shared loads
   double attention_bytes_per_clock_warp = 3.5;  // K and V from L2, loads issued up front
+  double ring_attention_bytes_per_clock = 32;   // K and V from the ring (docs/lab/megakernel.md, 16; not of the fit)
+  double late_kv_share = 0.6;                   // of an SM's bandwidth, what loads behind the wait reach (likewise)
   double attention_us = 0.26;                   // reduction over keys and warps
   double l2_bytes_per_clock_sm = 27.6;          // sustained, all SMs at once
   double confirmed_hop = 0.65;                  // a store confirmed by its exchange, then a relaxed counter, against red.release
@@ -40,13 +42,16 @@ struct CostConstants {
 
 struct MachineRates {
   double clock_mhz = 0;
-  double total_bytes_per_us = 0;      // all SMs: weights from where they live (HBM or L2), at this chunk size and window
-  double sm_bytes_per_us = 0;         // most that one SM can draw: window over latency
-  double consume_bytes_per_us = 0;    // one SM's consumers, chunk overhead included
-  double l2_sm_bytes_per_us = 0;      // one SM fetching activations
-  double attention_bytes_per_us = 0;  // one SM walking K and V
-  double fetch_us = 0;                // one load round trip under this load
-  double hop_us = 0;                  // signal -> seen by the waiter
+  double total_bytes_per_us = 0;           // all SMs: weights from where they live (HBM or L2), at this chunk size and window
+  double sm_bytes_per_us = 0;              // most that one SM can draw: window over latency
+  double consume_bytes_per_us = 0;         // one SM's consumers, chunk overhead included
+  double l2_sm_bytes_per_us = 0;           // one SM fetching activations
+  double attention_bytes_per_us = 0;       // one SM walking K and V
+  double ring_attention_bytes_per_us = 0;  // likewise, where the ring brings them
+  double late_kv_share = 1;                // of an SM's bandwidth, where they are loaded behind the wait
+  double ring_keys = 0;                    // keys of a split below which it does not
+  double fetch_us = 0;                     // one load round trip under this load
+  double hop_us = 0;                       // signal -> seen by the waiter
   double task_us = 0;
   double norm_us = 0;
   double attention_us = 0;

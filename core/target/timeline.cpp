@@ -12,6 +12,8 @@ struct TaskWork {
   double weight_bytes = 0;  // streamed
   double fetch_bytes = 0;   // activations read after the wait
   double kv_bytes = 0;
+  bool kv_streams = false;  // they come through the ring
+  bool kv_late = false;     // too many to be on their way before the wait
   bool fetches = false;
   double compute_us = 0;
 };
@@ -53,7 +55,9 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
       work.kv_bytes = 2.0 * static_cast<double>(keys) * spec.head_dim * kv_element;
       // Arithmetic: two FMAs a query head and cache element, on 128 lanes a clock.
       const double fma_us = 2.0 * static_cast<double>(keys) * spec.gqa() * spec.head_dim / (128.0 * rates.clock_mhz);
-      work.compute_us = awake * rates.attention_us + std::max(work.kv_bytes / rates.attention_bytes_per_us, fma_us);
+      work.kv_streams = task.ring_bytes > 0 && rates.ring && static_cast<double>(keys) >= awake * rates.ring_keys;
+      work.kv_late = !work.kv_streams && static_cast<double>(keys) >= awake * rates.ring_keys;
+      work.compute_us = awake * rates.attention_us + std::max(work.kv_streams ? 0.0 : work.kv_bytes / rates.attention_bytes_per_us, fma_us);
       break;
     }
     case Opcode::RmsNorm:
@@ -72,6 +76,8 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
   }
   return work;
 }
+
+constexpr double kInstantly = 1e12;  // bytes a µs, of what costs the memory nothing
 
 struct ConsumedSpan {
   double begin_byte, end_byte, begin_us, end_us;
@@ -170,12 +176,22 @@ class Simulation {
     double start = std::max(sm.free_us, seen_us);
     start += (work.fetches && hops_ ? rates_.fetch_us : 0.0) + work.fetch_bytes / rates_.l2_sm_bytes_per_us + rates_.task_us + work.compute_us;
     double end = start;
-    if (work.weight_bytes > 0) end = task.ring_bytes > 0 && rates_.ring ? consume_ring(sm, task, work, start) : consume_direct(task, work, start);
-    if (work.kv_bytes > 0) {
-      // K and V share the memory with the weight stream.
-      const double kv_us =
-          work.kv_bytes * kv_from_hbm_ / std::min(rates_.sm_bytes_per_us, rates_.total_bytes_per_us / static_cast<double>(sms_.size()));
-      sm.landed_us = std::max(sm.landed_us, start - kv_us) + kv_us;
+    if (work.weight_bytes > 0)
+      end = task.ring_bytes > 0 && rates_.ring ? consume_ring(sm, work.weight_bytes, rate_[task.instruction], rates_.consume_bytes_per_us, start)
+                                               : consume_direct(task, work, start);
+    const double share = std::min(rates_.sm_bytes_per_us, rates_.total_bytes_per_us / static_cast<double>(sms_.size()));
+    if (work.kv_streams) {
+      end = consume_ring(sm, work.kv_bytes, kv_from_hbm_ > 0 ? share / kv_from_hbm_ : kInstantly, rates_.ring_attention_bytes_per_us, start);
+    } else if (work.kv_bytes > 0) {
+      // K and V share the memory with the weight stream. What is loaded behind the wait cannot have come while the ring was full.
+      const double kv_us = work.kv_bytes * kv_from_hbm_ / share;
+      if (work.kv_late) {
+        const double begun = start - work.compute_us, late_us = kv_us / rates_.late_kv_share;
+        end = std::max(end, begun + late_us);
+        sm.landed_us = std::max(sm.landed_us, begun) + late_us;
+      } else {
+        sm.landed_us = std::max(sm.landed_us, start - kv_us) + kv_us;
+      }
     }
     sm.free_us = end;
     return end;
@@ -186,9 +202,8 @@ class Simulation {
     return start + us;
   }
 
-  double consume_ring(Sm& sm, const Task& task, const TaskWork& work, double start) {
-    const double rate = rate_[task.instruction];
-    const double bytes = work.weight_bytes;
+  // `rate`: at which they land; `consume`: at which they are eaten once they have.
+  double consume_ring(Sm& sm, double bytes, double rate, double consume, double start) {
     const double ring = static_cast<double>(rates_.ring_bytes);
     const double last_chunk = std::min(bytes, static_cast<double>(rates_.chunk_bytes));
     const double first = sm.stream_bytes;
@@ -199,10 +214,10 @@ class Simulation {
     const double ahead = std::min(bytes, ring);  // what can land before the task consumes anything
     double landed = std::max(issue + ahead / rate, sm.consumed_at(first - ring) + ahead / rate);
     landed = std::max(landed, sm.consumed_at(first + ahead - ring) + last_chunk / rate);
-    double end = std::max(start + bytes / rates_.consume_bytes_per_us, landed + last_chunk / rates_.consume_bytes_per_us);
+    double end = std::max(start + bytes / consume, landed + last_chunk / consume);
     if (bytes > ring) {  // what did not fit lands while the task consumes
       landed = std::max(start, landed) + (bytes - ahead) / rate;
-      end = std::max(end, landed + last_chunk / rates_.consume_bytes_per_us);
+      end = std::max(end, landed + last_chunk / consume);
     }
     sm.consumed.push_back({first, first + bytes, std::min(start, end), end});
     sm.stream_bytes += bytes;

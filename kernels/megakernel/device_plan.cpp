@@ -5,7 +5,9 @@
 #include <cstdio>
 
 #include "core/program/packing.h"
+#include "core/schedule/rules.h"
 #include "embedded/megakernel_sources.h"
+#include "kernels/megakernel/device/cache_ranges.cuh"
 #include "kernels/megakernel/device_tasks.h"
 
 namespace amk {
@@ -15,7 +17,8 @@ constexpr int kBatchUnitsMax = 16;          // device/base.cuh
 constexpr std::int64_t kBoostChunks = 1;    // copies beyond the window while consumers are in the task being loaded (docs/lab/megakernel.md)
 constexpr int kLimbs = 3, kHeldPieces = 8;  // device/fixed_point.cuh
 constexpr int kPartialFloatsAim = 1152;     // 16 units of 8 segments
-constexpr int kSequencesAtOnce = 4;         // of one matrix instruction: device/segment.cuh
+constexpr int kTile = amk_vm::kTile;
+constexpr int kSequencesAtOnce = 4;  // of one matrix instruction: device/segment.cuh
 static_assert(kMaxBatch == amk_vm::kMaxSequences);
 
 tl::unexpected<Error> reject(const std::string& rule, const std::string& message, Json witness) {
@@ -139,7 +142,7 @@ class Planner {
         return reject("flagged-needs-fused",
                       "kernel_knobs.publish \"flagged\" needs every operator group fused, combine+o_proj included unless attention has one split",
                       {{"publish", "flagged"}});
-      if (spec_.dtype != DType::BF16 || spec_.head_dim % 32 != 0 || spec_.head_dim > 128 || spec_.gqa() > 8)
+      if (!matrix_attention(spec_))
         return reject("flagged-needs-mma-attention",
                       "kernel_knobs.publish \"flagged\" needs bf16 weights, head_dim 32, 64, 96 or 128 and at most 8 query heads a kv head",
                       {{"publish", "flagged"}});
@@ -245,7 +248,9 @@ class Planner {
     if (slots_ == 0) return {};
     // A warp must never be a whole turn of the ring ahead of the copies, or it would take one turn's barrier phase for another's: between two of its
     // segments lie at most ceil(warps / segments per chunk) chunks, and copies land at most `window` out of order (docs/megakernel-vm.md).
-    const int fewest = std::min({hidden_.segs_per_chunk, q_.segs_per_chunk, inter_.segs_per_chunk});
+    AMK_CHECK(shape_cache_chunks());
+    int fewest = std::min({hidden_.segs_per_chunk, q_.segs_per_chunk, inter_.segs_per_chunk});
+    if (cache_group_ > 0) fewest = std::min(fewest, cache_group_ / kTile);
     const std::int64_t needed = (consumer_warps_ + fewest - 1) / fewest + window_;
     if (slots_ < needed)
       return reject("ring-turn",
@@ -256,6 +261,25 @@ class Planner {
     boost_ = std::min<std::int64_t>(kBoostChunks, slots_ - needed);
     // Opening a task's first segment before its wait puts up to two tasks' chunks between a warp's segments.
     hoist_ = slots_ >= needed + boost_ + (consumer_warps_ + fewest - 1) / fewest + 1;
+    return {};
+  }
+
+  // kv_path ring: a chunk of the cache is as many rows of keys and of values as a slot holds, of one KV block.
+  Status shape_cache_chunks() {
+    if (config_.kernel.kv_path == KvPath::Direct) return {};
+    if (!matrix_attention(spec_))
+      return reject("kv-ring-needs-mma-attention",
+                    "kernel_knobs.kv_path \"ring\" needs a bf16 model, head_dim 32, 64, 96 or 128 and at most 8 query heads a kv head",
+                    {{"kv_path", "ring"}, {"head_dim", spec_.head_dim}});
+    const std::int64_t row = std::int64_t{2} * spec_.head_dim * dtype_bytes(plan_.format.kv);
+    int group = program_.attention.kv_block;
+    while (group >= kTile && group * row > slot_bytes_) group /= 2;
+    if (group < kTile)
+      return reject("kv-ring-chunk",
+                    "a chunk of the cache is at least " + std::to_string(kTile) + " positions, " + std::to_string(kTile * row) +
+                        " bytes; a slot of the ring has " + std::to_string(slot_bytes_),
+                    {{"slot_bytes", slot_bytes_}, {"needed", kTile * row}});
+    cache_group_ = group;
     return {};
   }
 
@@ -292,6 +316,7 @@ class Planner {
 
   void shape_shared() {
     const int batch = program_.batch;
+    slot_arrivals_ = std::max(1, cache_group_ / kTile);
     const int aim = batch == 1 ? kPartialFloatsAim : 2 * kPartialFloatsAim / batch;
     for (const Shape* s : {&hidden_, &q_, &inter_}) {
       slot_arrivals_ = std::max(slot_arrivals_, s->segs_per_chunk);
@@ -369,13 +394,17 @@ class Planner {
         if (std::binary_search(releases.begin(), releases.end(), id)) desc.fused |= amk_vm::kSignalsStep;
         if (options_.fault_hang && sm == 0 && plan_.tasks.size() == queue.task_first) desc.signal = amk_vm::kNoOffset;
         plan_.tasks.push_back(desc);
-        if (task.op != Opcode::Gemv || slots_ == 0) continue;
+        if (slots_ == 0 || (task.op != Opcode::Gemv && (task.op != Opcode::AttentionTile || cache_group_ == 0))) continue;
         ring_tasks.push_back(id);
+        if (task.op == Opcode::AttentionTile) {
+          plan_.streams.push_back({desc.layer, desc.head, desc.split, amk_vm::kStreamCache + desc.matrix * amk_vm::kStreamKinds});
+          continue;
+        }
         const Shape& shape = task.matrix == Matrix::O ? q_ : task.matrix == Matrix::Down ? inter_ : hidden_;
         const std::int64_t rows = packed_ ? round_up(task.row_end - task.row_begin, kRowUnit) / kRowUnit : task.row_end - task.row_begin;
         plan_.streams.push_back({desc.weight, static_cast<std::uint32_t>(rows * shape.segs_per_unit * shape.seg_bytes),
                                  static_cast<std::uint32_t>(shape.segs_per_chunk * shape.seg_bytes),
-                                 wide_slots_ > 0 && task.matrix == Matrix::Down ? 1u : 0u});
+                                 wide_slots_ > 0 && task.matrix == Matrix::Down ? amk_vm::kStreamWide : amk_vm::kStreamWeights});
       }
       queue.step_first = static_cast<std::uint32_t>(plan_.waits.size()) - queue.wait_first;
       if (persistent_ && !program_.queues[sm].empty())
@@ -463,6 +492,10 @@ class Planner {
     define("KV_BLOCK", program_.attention.kv_block);
     define("SPLITS", program_.attention.splits);
     define("SPLIT_STEP", program_.attention.split_step);
+    define("ATTENTION_MMA", matrix_attention(spec_) ? 1 : 0);
+    define("CACHE_GROUP", cache_group_);
+    // Up to a tile a warp, the warps' own loads come as early.
+    define("CACHE_RING_FROM", cache_group_ == 0 ? 0 : options_.cache_ring_from > 0 ? options_.cache_ring_from : (consumer_warps_ + 1) * kTile);
     define("BATCH", program_.batch);
     define("PERSISTENT", persistent_ ? 1 : 0);
     define("LAYERS", spec_.layers);
@@ -510,7 +543,7 @@ class Planner {
   bool bulk_ = true, packed_ = true;
   int consumer_warps_ = 0;
   std::int64_t slots_ = 0, slot_bytes_ = 0;
-  int window_ = 1, group_ = 1;
+  int window_ = 1, group_ = 1, cache_group_ = 0;
   std::int64_t boost_ = 0, kv_now_ = 0;
   bool hoist_ = false;
   Shape hidden_, q_, inter_;

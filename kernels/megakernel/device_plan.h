@@ -54,6 +54,8 @@ struct PlanOptions {
   // For racecheck, which does not understand a named barrier at which some warps only arrive (tests/gpu/megakernel/racecheck_test.cpp shows it): all
   // warps wait at those barriers. Stricter than the kernel as it runs in that one place, and slower.
   bool full_barriers = false;
+  // kv_path ring: rows of a split from which on the ring brings them; 0: as measured best. 1 for tests with short contexts.
+  int cache_ring_from = 0;
 };
 
 // `program` must be valid and lowered from `config`. Rejected ({"rule", "message", "witness"} in data) when it does not fit the device or the VM.

@@ -58,6 +58,8 @@ class DeviceSequence {
   std::uint64_t next_bytes() const { return row(0, steps_) * 4; }
   std::uint64_t logit_bytes() const { return row(0, steps_) * of(spec_.vocab) * 4; }
   Status allocate_outputs(const cuda::Stream& stream);
+  std::int64_t cache_element_bytes() const;
+  Status reorder_rows(std::int64_t first, std::span<const std::byte> from, std::span<std::byte> to) const;
   ModelSpec spec_;
   int max_seq_ = 0, batch_ = 1, steps_ = 1;
   cuda::Memory outputs_, kv_, rope_;

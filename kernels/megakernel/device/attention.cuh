@@ -3,6 +3,7 @@
 // softmax of their own, merged at the end in a fixed order. The first rows are on their way before the wait: they are older than this step.
 #pragma once
 
+#include "cache.cuh"
 #include "stage.cuh"
 
 namespace amk_vm {
@@ -50,36 +51,6 @@ struct Piece {
     }
   }
 };
-
-struct SplitRange {
-  u32 first_block, split, count;  // positions of the split, counted through its blocks
-  int low, position;
-  // The split's i-th position.
-  __device__ __forceinline__ int at(u32 i) const {
-    return static_cast<int>((split + kSplits * (first_block + i / kKvBlock)) * kKvBlock + i % kKvBlock);
-  }
-};
-
-__device__ __forceinline__ SplitRange split_range(int position, u32 split) {
-  SplitRange r;
-  r.position = position;
-  r.low = kSlidingWindow > 0 && position >= kSlidingWindow ? position - kSlidingWindow + 1 : 0;
-  r.split = split;
-  const u32 last_block = static_cast<u32>(position) / kKvBlock, low_block = static_cast<u32>(r.low) / kKvBlock;
-  // Blocks split, split + kSplits, …: those in [low_block, last_block].
-  r.first_block = low_block <= split ? 0 : (low_block - split + kSplits - 1) / kSplits;
-  const u32 end_block = last_block < split ? 0 : (last_block - split) / kSplits + 1;
-  r.count = end_block > r.first_block ? (end_block - r.first_block) * kKvBlock : 0;
-  return r;
-}
-
-// The split that a task takes after `split`, when it has keys at this position: a batch's task may have several.
-__device__ __forceinline__ bool next_split(u32& split, int position) {
-  if constexpr (kSplitStep >= kSplits) return false;
-  if (split + kSplitStep >= kSplits || position < static_cast<int>((split + kSplitStep) * kKvBlock)) return false;
-  split += kSplitStep;
-  return true;
-}
 
 // Warps' records merged in their order, stored; signalled after the task's last split. All consumer threads, after the records are written.
 __device__ __forceinline__ void merge_warps(const Block& block, const Params& p, const TaskDesc& task, u32 index, u32 split, bool active, bool last) {
@@ -135,15 +106,16 @@ __device__ __forceinline__ bool attention_scalar(const Block& block, const Param
   const int position = position_of(p, seq);
   const bool active = position >= task.pos_lo;
   u32 split = task.split;
-  SplitRange range = split_range(position, split);
+  SplitRange range = Ranges::range(position, split);
   const u64 k_base = cache_row(seq, task.layer, 0, task.head, 0) + piece * 8, v_base = cache_row(seq, task.layer, 1, task.head, 0) + piece * 8;
+  static_assert(kAttentionMma || kCacheGroup == 0, "rows in their order, loaded by the warps");
 
   Piece<kKvType> k[kFlight], v[kFlight];
   const auto load = [&](u32 first, bool old_rows) {
 #pragma unroll
     for (u32 j = 0; j < kFlight; ++j) {
       const u32 i = first + j * kRowsPerTurn + group;
-      const int at = range.at(i);
+      const int at = Ranges::at(range, i);
       // The row of this step is written during it: before the wait it is left alone.
       if (active && lane_used && i < range.count && at >= range.low && at <= range.position && (at < range.position) == old_rows) {
         k[j].load(p.kv, k_base + static_cast<u64>(at) * kHeadDim);
@@ -189,7 +161,7 @@ __device__ __forceinline__ bool attention_scalar(const Block& block, const Param
 #pragma unroll
       for (u32 j = 0; j < kFlight; ++j) {
         const u32 i = first + j * kRowsPerTurn + group;
-        const int at = range.at(i);
+        const int at = Ranges::at(range, i);
         valid[j] = i < count && at >= range.low && at <= range.position;
       }
       float score[kFlight][kGqa];
@@ -265,10 +237,10 @@ __device__ __forceinline__ bool attention_scalar(const Block& block, const Param
       if (lane == 0) *reinterpret_cast<float2*>(record + kHeadDim) = make_float2(warp_top, total[g]);
     }
     const u32 done = split;
-    last = !next_split(split, position);
+    last = !Ranges::next(split, position);
     merge_warps(block, p, task, index, done, active, last);
     if (last) break;
-    range = split_range(position, split);
+    range = Ranges::range(position, split);
     load(0, true);
     load(0, false);
   }

@@ -27,6 +27,12 @@ constexpr int kBlockThreads = kConsumers + 32;
 constexpr int kSlots = AMK_RING_SLOTS, kSlotBytes = AMK_SLOT_BYTES, kWindow = AMK_WINDOW, kDepth = AMK_DEPTH,
               kBoost = AMK_BOOST;  // kSlots 0: direct loads
 constexpr int kKvBlock = AMK_KV_BLOCK, kSplits = AMK_SPLITS, kSplitStep = AMK_SPLIT_STEP;
+// Attention by matrix instructions, and the cache's rows as these read them. kCacheGroup: positions of a ring chunk of the cache, where at least
+// kCacheRingFrom of a split come that way; 0: warps load all of it themselves.
+constexpr bool kAttentionMma = AMK_ATTENTION_MMA;
+constexpr u32 kCacheGroup = AMK_CACHE_GROUP, kCacheRingFrom = AMK_CACHE_RING_FROM;
+static_assert(!kAttentionMma || (kKvType == kBF16 && kActType == kBF16 && kWeightType == kBF16 && kHeadDim % 32 == 0 && kHeadDim <= 128 && kGqa <= 8),
+              "what the instructions can do");
 constexpr bool kMma = AMK_MMA, kPackedLayout = AMK_PACKED;
 constexpr bool kConfirmed = AMK_PUBLISH == 1, kFlagged = AMK_PUBLISH == 2;
 constexpr u32 kKvNow = AMK_KV_NOW;  // flagged: where in the arena this step's k and v rows are published besides the cache

@@ -93,12 +93,6 @@ __device__ __forceinline__ float vector1(const u8* vectors, u32 element) {
   return kWeightType == kBF16 ? __uint_as_float(static_cast<u32>(bits) << 16) : f16_to_float(bits);
 }
 
-// Element index of a cache row: [sequence][layer][k, v][kv head][position][dim].
-__device__ __forceinline__ u64 cache_row(u32 seq, u32 layer, u32 which, u32 head, u32 position) {
-  if constexpr (kBatch > 1) layer += seq * kLayers;
-  return (((static_cast<u64>(layer) * 2 + which) * kKvHeads + head) * kMaxSeq + position) * kHeadDim;
-}
-
 // When a wait has lasted too long: the launch's budget, or a step's since it began.
 __device__ __forceinline__ u64 deadline_of(const Block& block) {
   return kPersistent ? block.step_deadline_ns(thread_index() >= kConsumers) : block.deadline_ns();

@@ -91,8 +91,8 @@ __device__ __forceinline__ void kv_append(const Params& p, const TaskDesc& task,
   const float* v = floats(p, task.output2) + seq * (kQRows + 2 * kKvRows) + kQRows + kKvRows;  // the v rows of the unfused qkv
   for (u32 i = task.row_begin * kHeadDim + thread_index() * 2; i < task.row_end * kHeadDim; i += kConsumers * 2) {
     const u32 head = i / kHeadDim, element = i % kHeadDim;
-    out.cache_pair<kKvType>(p.kv, cache_row(seq, task.layer, 0, head, position) + element, load_l2(k + i), load_l2(k + i + 1));
-    out.cache_pair<kKvType>(p.kv, cache_row(seq, task.layer, 1, head, position) + element, load_l2(v + i), load_l2(v + i + 1));
+    out.cache_pair<kKvType>(p.kv, cache_element(seq, task.layer, 0, head, position, element), load_l2(k + i), load_l2(k + i + 1));
+    out.cache_pair<kKvType>(p.kv, cache_element(seq, task.layer, 1, head, position, element), load_l2(v + i), load_l2(v + i + 1));
   }
 }
 

@@ -3,6 +3,7 @@
 // batch.
 #pragma once
 
+#include "cache.cuh"
 #include "fixed_point.cuh"
 
 namespace amk_vm {
@@ -193,7 +194,7 @@ struct Epilogue {
         const u32 v_row = row - kQRows - kKvRows + part * 2;
         const float a = at[part * 2], b = at[part * 2 + 1];
         if (rotated) {
-          out.cache_pair<kKvType>(p.kv, cache_row(seq(), task.layer, 1, v_row / kHeadDim, position_of(p, seq())) + v_row % kHeadDim, a, b);
+          out.cache_pair<kKvType>(p.kv, cache_element(seq(), task.layer, 1, v_row / kHeadDim, position_of(p, seq()), v_row % kHeadDim), a, b);
           if constexpr (kFlagged) out.pair<kKvType>(now(), kKvRows + v_row, a, b);
         } else {
           out.pair<kF32>(output(slice_bytes<kF32>(kQRows + 2 * kKvRows)), kQRows + kKvRows + v_row, a, b);
@@ -216,7 +217,7 @@ struct Epilogue {
         out.pair<kActType>(output(slice_bytes<kActType>(kQRows)), row / kHeadDim * kHeadDim + element, low, high);
       } else {
         const u32 k_row = (row - kQRows) / kHeadDim * kHeadDim + element;
-        out.cache_pair<kKvType>(p.kv, cache_row(seq(), task.layer, 0, k_row / kHeadDim, position_of(p, seq())) + element, low, high);
+        out.cache_pair<kKvType>(p.kv, cache_element(seq(), task.layer, 0, k_row / kHeadDim, position_of(p, seq()), element), low, high);
         if constexpr (kFlagged) out.pair<kKvType>(now(), k_row, low, high);
       }
     }

@@ -28,13 +28,6 @@ using RowSums = Choice<kInt8, Int8Sums, Sums>::Type;
 // The order within a step: a segment's products are on their way while the next one is looked for (int8), or follow its loads (bf16): docs/lab.
 constexpr bool kProductsFirst = kInt8;
 
-// Per warp, across tasks.
-struct Consumer {
-  RingCursor ring;  // first chunk of the task at hand
-  bool after_wide = false;
-  u32 batches = 0;  // partial buffers used so far: buffer = batches % 2, its phase = batches / 2 % 2
-};
-
 template <bool Second>
 struct Half {
   static constexpr bool value = Second;
@@ -329,10 +322,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
     if (warp == kConsumerWarps - 1) epilogue.finish(index);
   }
   if constexpr (kSlots > 0) {
-    // chunks may exceed the ring's slots several times.
-    const u32 chunks = (walk.segs + shape.segs_per_chunk - 1) / shape.segs_per_chunk;
-    if (chunks / slots % 2 != 0) consumer.ring.turn(slots);
-    consumer.ring.advance(chunks % slots, slots);
+    consumer.ring.pass((walk.segs + shape.segs_per_chunk - 1) / shape.segs_per_chunk, slots);
     consumer.after_wide = wide;
   }
   return true;

@@ -38,13 +38,16 @@ struct WaitDesc {
 };
 static_assert(sizeof(WaitDesc) == 16, "copied as one 16-byte piece");
 
-// One ring task of an SM's weight stream, in load order.
+// One ring task of an SM's stream, in load order: weights, or cache rows of an attention task.
+enum StreamKind : u32 { kStreamWeights, kStreamWide, kStreamCache };  // wide: its vectors lie where slots kWideSlots and up are
 struct StreamDesc {
-  u32 weight;  // 16-byte pieces from the packed weights' base
-  u32 bytes;   // whole segments
-  u32 chunk_bytes;
-  u32 wide;  // 1: its vectors lie where slots kWideSlots and up are
+  u32 weight;       // 16-byte pieces from the packed weights' base; cache: layer
+  u32 bytes;        // whole segments; cache: kv head
+  u32 chunk_bytes;  // cache: the task's first split
+  u32 kind;         // StreamKind; cache: and the sequence, times kStreamKinds
 };
+static_assert(sizeof(StreamDesc) == 16, "read as one 16-byte piece");
+constexpr u32 kStreamKinds = 4;
 
 // Where one SM's part of the tables lies.
 struct QueueDesc {
@@ -123,6 +126,13 @@ constexpr SharedLayout shared_layout(u32 slots, u32 slot_bytes, u32 act_bytes, u
   s.step = s.control + 64;
   s.tables = s.step + (several ? 32 : 0);  // step: StepWord, the consumers' deadline in it, the producer's
   return s;
+}
+
+// The cache's rows as matrix instructions read them (device/attention_mma.cuh): piece `i` (16 bytes) of a row lies at i ^ cache_swizzle. So eight
+// lanes at once, of shared memory that holds rows one behind the other, find eight different banks: lane 4g + t reads piece t or t + 4 of position 4
+// (g / 2) + g % 2, or piece g of position 4t. Rows whose pieces are not eights keep theirs within fours.
+constexpr u32 cache_swizzle(u32 head_dim, u32 position) {
+  return head_dim % 64 == 0 ? ((position ^ position >> 2) & 1) << 2 | (position >> 2 & 2) : position >> 2 & 3;
 }
 
 constexpr int kTraceMarks = 8;      // timestamps a task

@@ -53,6 +53,12 @@ __device__ __forceinline__ uint4 load_weight16(const void* p) {
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
   return v;
 }
+// What nothing in the launch writes.
+__device__ __forceinline__ uint4 load_read_only16(const void* p) {
+  uint4 v;
+  asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  return v;
+}
 // `bytes` from `lanes_piece` - 16 * lane on, by a warp, into L2: a hint.
 __device__ __forceinline__ void prefetch_segment(const u8* lanes_piece, u32 bytes, u32 lane) {
   const u8* base = lanes_piece - lane * 16;
@@ -259,6 +265,11 @@ __device__ __forceinline__ void expect_bytes(u32 bar, u32 bytes) {
 __device__ __forceinline__ void bulk_copy(u32 to, const void* from, u32 bytes, u32 bar, u64 policy) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(to), "l"(from),
                "r"(bytes), "r"(bar), "l"(policy)
+               : "memory");
+}
+// The same, to be kept in L2 as long as anything is.
+__device__ __forceinline__ void bulk_copy(u32 to, const void* from, u32 bytes, u32 bar) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from), "r"(bytes), "r"(bar)
                : "memory");
 }
 #endif

@@ -2,7 +2,7 @@
 // other memory request of the SM and move no more bytes (docs/megakernel-vm.md).
 #pragma once
 
-#include "block.cuh"
+#include "cache.cuh"
 
 namespace amk_vm {
 
@@ -30,6 +30,17 @@ struct RingCursor {
     }
   }
   __device__ __forceinline__ void turn(u32 slots) { parity ^= kWideSlots > 0 ? bits(0, slots) : 1; }  // once round
+  __device__ __forceinline__ void pass(u32 chunks, u32 slots) {                                       // several times round, perhaps
+    if (chunks / slots % 2 != 0) turn(slots);
+    advance(chunks % slots, slots);
+  }
+};
+
+// Per consumer warp, across tasks.
+struct Consumer {
+  RingCursor ring;  // first chunk of the task at hand
+  bool after_wide = false;
+  u32 batches = 0;  // partial buffers used so far: buffer = batches % 2, its phase = batches / 2 % 2
 };
 
 // Copies in flight, in their order: where the oldest lands. Only where slots differ by task; else a cursor follows.
@@ -58,17 +69,101 @@ __device__ __forceinline__ void arm(const Block& block, u32 slot, u32 bytes) {
 #endif
 }
 
-__device__ __forceinline__ void copy_chunk(const Block& block, const u8* from, u32 slot, u32 bytes, u64 policy) {
-  const u32 to = block.base() + kShared.ring + slot * kSlotBytes;
+__device__ __forceinline__ u32 slot_at(const Block& block, u32 slot) { return block.base() + kShared.ring + slot * kSlotBytes; }
+
+// A chunk of weights.
+struct WeightChunk {
+  const u8* from;
+  u32 bytes;
+  u64 policy;
+  __device__ __forceinline__ void copy(const Block& block, u32 slot) const {
+    const u32 to = slot_at(block, slot);
 #if __CUDA_ARCH__ >= 900
-  if constexpr (kBulk) {
-    if (threadIdx.x % 32 == 0) bulk_copy(to, from, bytes, block.full(slot), policy);
-    return;
-  }
+    if constexpr (kBulk) {
+      if (threadIdx.x % 32 == 0) bulk_copy(to, from, bytes, block.full(slot), policy);
+      return;
+    }
 #endif
-  (void)policy;
-  for (u32 at = threadIdx.x % 32 * 16; at < bytes; at += 512) async_copy16(to + at, from + at);
-  async_copy_arrive(block.full(slot));
+    for (u32 at = threadIdx.x % 32 * 16; at < bytes; at += 512) async_copy16(to + at, from + at);
+    async_copy_arrive(block.full(slot));
+  }
+};
+
+// A group of cache rows: keys, then values. A cache of moderate length stays in L2 from step to step, beside weights that are evicted first.
+struct CacheChunk {
+  static constexpr u32 kRows = kCacheGroup * kCacheRowBytes, bytes = 2 * kRows;
+  const u8* from;  // of the keys
+  __device__ __forceinline__ void copy(const Block& block, u32 slot) const {
+    const u8* values = from + static_cast<u64>(kKvHeads) * kMaxSeq * kCacheRowBytes;
+    const u32 to = slot_at(block, slot);
+#if __CUDA_ARCH__ >= 900
+    if constexpr (kBulk) {
+      if (threadIdx.x % 32 == 0) {
+        bulk_copy(to, from, kRows, block.full(slot));
+        bulk_copy(to + kRows, values, kRows, block.full(slot));
+      }
+      return;
+    }
+#endif
+    for (u32 at = threadIdx.x % 32 * 16; at < kRows; at += 512) {
+      async_copy16(to + at, from + at);
+      async_copy16(to + kRows + at, values + at);
+    }
+    async_copy_arrive(block.full(slot));
+  }
+};
+
+// What the producer remembers from chunk to chunk.
+struct Producer {
+  RingCursor fill;
+  Landing landed;  // the oldest copy that may still be in flight
+  u32 turn = 0, filled = 0, in_flight = 0;
+  int last_wide = -1;
+
+  // The next chunk, of the `n`-th ring task of the launch, into its slot when that is free and the window allows. False: the launch is over.
+  template <class Chunk>
+  __device__ __forceinline__ bool bring(const Block& block, const Params& p, const Chunk& chunk, bool wide, u32 n, u32 index) {
+    // A fresh barrier's phase before the first counts as complete.
+    if (kWideSlots > 0 || turn > 0) wait_barrier_timed(block, p, block.empty(fill.slot), fill.phase() ^ 1, index);
+    if (kWideSlots > 0 && fill.slot >= kWideSlots) {
+      for (u32 polls = 1; block.finished_so_far() <= last_wide; ++polls) {  // its vectors lie there
+        if (polls % 1024 == 0 && out_of_time(block, p, kAbortRing, index)) break;
+      }
+    }
+    // Consumers that are in this very task wait for its bytes and for nothing else: then more may be in flight.
+    const u32 window = kWindow + (kBoost > 0 && !wide && block.finished_so_far() == static_cast<int>(n) ? kBoost : 0);
+    if (block.aborted()) return false;
+    arm(block, fill.slot, chunk.bytes);
+    while (in_flight >= window && wait_barrier_timed(block, p, block.full(landed.slot()), landed.phase(), index)) {
+      landed.pop();
+      --in_flight;
+    }
+    if (in_flight >= window) return false;  // out of time: what is in flight is waited for in the end
+    chunk.copy(block, fill.slot);
+    landed.push(fill, in_flight);
+    ++in_flight;
+    fill.advance(1, slots_of(wide));
+    if (++filled == kSlots) turn = 1;
+    return true;
+  }
+};
+
+// The rows of an attention task that are older than the launch: what the ring brings of them (cache.cuh).
+__device__ __forceinline__ bool produce_cache(const Block& block, const Params& p, Producer& producer, const StreamDesc& stream, u32 step, u32 n,
+                                              u32 index) {
+  const u32 seq = kBatch == 1 ? 0 : stream.kind / kStreamKinds;
+  const int position = position_at(p, seq, step), limit = position_at(p, seq, 0);
+  const u8* rows = p.kv + cache_row(seq, stream.weight, 0, stream.bytes, 0) * kBytesOf<kKvType>;
+  u32 split = stream.chunk_bytes;
+  do {
+    const SplitRange range = Ranges::range(position, split);
+    const RingGroups groups = Ranges::ring(range, limit);
+    for (u32 g = groups.end; g-- > groups.begin;) {
+      const CacheChunk chunk{rows + static_cast<u64>(Ranges::at(range, g * kCacheGroup)) * kCacheRowBytes};
+      if (!producer.bring(block, p, chunk, false, n, index)) return false;
+    }
+  } while (Ranges::next(split, position));
+  return true;
 }
 
 // With bulk copies lane 0 works alone; with cp.async the whole warp copies and waits together. Steps of one launch follow one another without a
@@ -80,16 +175,17 @@ __device__ void produce(const Block& block, const Params& p, const QueueDesc& qu
 #if __CUDA_ARCH__ >= 900
     policy = evict_first_policy();
 #endif
-    RingCursor fill;
-    Landing landed;  // the oldest copy that may still be in flight
-    u32 turn = 0, filled = 0, in_flight = 0;
-    int last_wide = -1;
+    Producer producer;
     const u32 tasks = kPersistent ? queue.stream_count * p.steps : queue.stream_count;
-    u32 i = 0;                         // task of the step
+    u32 i = 0, step = 0;  // task of the step, step of the launch
+    const StreamDesc* const streams = p.streams + queue.stream_first;
+    uint4 ahead = make_uint4(0, 0, 0, 0);  // the next task's, on its way while this one's chunks are
+    if (tasks > 0) ahead = load_read_only16(streams);
     for (u32 n = 0; n < tasks; ++n) {  // of the launch
       if constexpr (kPersistent) {
         i = i + 1 < queue.stream_count && n > 0 ? i + 1 : 0;
         if (i == 0) {
+          if (n > 0) ++step;
           if constexpr (!kBulk) __syncwarp();
           if (kBulk || threadIdx.x % 32 == 0) block.step_deadline_ns(true) = global_time_ns() + p.budget_ns;
           if constexpr (!kBulk) __syncwarp();
@@ -97,47 +193,32 @@ __device__ void produce(const Block& block, const Params& p, const QueueDesc& qu
       } else {
         i = n;
       }
-      const StreamDesc stream = p.streams[queue.stream_first + i];
+      const StreamDesc stream{ahead.x, ahead.y, ahead.z, ahead.w};
+      if (n + 1 < tasks) ahead = load_read_only16(streams + (kPersistent && i + 1 == queue.stream_count ? 0 : i + 1));
       // Started once at most kDepth earlier ring tasks are unfinished.
       for (u32 polls = 1; block.finished_so_far() + kDepth < static_cast<int>(n); ++polls) {
         if (polls % 1024 == 0 && out_of_time(block, p, kAbortRing, i)) break;
       }
+      if (kCacheGroup > 0 && stream.kind % kStreamKinds == kStreamCache) {
+        producer.fill.enter(false);
+        if (!produce_cache(block, p, producer, stream, step, n, i)) break;
+        continue;
+      }
       const u8* from = p.weights + static_cast<u64>(stream.weight) * 16;
-      const bool wide = kWideSlots > 0 && stream.wide != 0;
-      const u32 slots = slots_of(wide);
-      fill.enter(wide);
+      const bool wide = kWideSlots > 0 && stream.kind == kStreamWide;
+      producer.fill.enter(wide);
       for (u32 at = 0; at < stream.bytes; at += stream.chunk_bytes) {
-        // A fresh barrier's phase before the first counts as complete.
-        if (kWideSlots > 0 || turn > 0) wait_barrier_timed(block, p, block.empty(fill.slot), fill.phase() ^ 1, i);
-        if (kWideSlots > 0 && fill.slot >= kWideSlots) {
-          for (u32 polls = 1; block.finished_so_far() <= last_wide; ++polls) {  // its vectors lie there
-            if (polls % 1024 == 0 && out_of_time(block, p, kAbortRing, i)) break;
-          }
-        }
-        // Consumers that are in this very task wait for its bytes and for nothing else: then more may be in flight.
-        const u32 window = kWindow + (kBoost > 0 && !wide && block.finished_so_far() == static_cast<int>(n) ? kBoost : 0);
-        const u32 left = stream.bytes - at, bytes = left < stream.chunk_bytes ? left : stream.chunk_bytes;
-        if (block.aborted()) break;
-        arm(block, fill.slot, bytes);
-        while (in_flight >= window && wait_barrier_timed(block, p, block.full(landed.slot()), landed.phase(), i)) {
-          landed.pop();
-          --in_flight;
-        }
-        if (in_flight >= window) break;  // out of time: what is in flight is waited for below
-        copy_chunk(block, from + at, fill.slot, bytes, policy);
-        landed.push(fill, in_flight);
-        ++in_flight;
-        fill.advance(1, slots);
-        if (++filled == kSlots) turn = 1;
+        const u32 left = stream.bytes - at;
+        if (!producer.bring(block, p, WeightChunk{from + at, left < stream.chunk_bytes ? left : stream.chunk_bytes, policy}, wide, n, i)) break;
       }
       if (block.aborted()) break;
-      if (wide) last_wide = static_cast<int>(n);
+      if (wide) producer.last_wide = static_cast<int>(n);
     }
     // No block ends with copies in flight into its shared memory.
-    for (; in_flight > 0; --in_flight) {
-      while (!mbarrier_test(block.full(landed.slot()), landed.phase())) {
+    for (; producer.in_flight > 0; --producer.in_flight) {
+      while (!mbarrier_test(block.full(producer.landed.slot()), producer.landed.phase())) {
       }
-      landed.pop();
+      producer.landed.pop();
     }
   }
 }

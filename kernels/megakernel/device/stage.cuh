@@ -319,12 +319,12 @@ __device__ __forceinline__ void combine_places(const Block& block, const Params&
     if (there(i)) put(i, quad_of(i), merge[i].result());
 }
 
-// Quads first, first + kConsumers, … of one sequence.
-template <int Quads, class Put>
+// Quads first, first + kConsumers, … of one sequence. Records of up to `Most` splits at once, by registers.
+template <int Quads, u32 Most = 8 / Quads, class Put>
 __device__ __forceinline__ void combine_quads(const Block& block, const Params& p, const TaskDesc& task, u32 index, u32 seq, u32 first, u32 end,
                                               Put put) {
   constexpr u32 kFew = kFlagged || kConsumerWarps > 8 ? 2 : 4;  // by registers
-  constexpr u32 kMost = kFlagged || kConsumerWarps > 8 ? kFew : 8 / Quads, kMany = kSplits < kMost ? kSplits : kMost;
+  constexpr u32 kMost = kFlagged || kConsumerWarps > 8 ? kFew : Most, kMany = kSplits < kMost ? kSplits : kMost;
   const auto quad_of = [&](int i) { return first + i * kConsumers; };
   const auto there = [&](int i) { return first + i * kConsumers < end; };
   const auto seq_of = [&](int) { return seq; };

@@ -48,7 +48,7 @@ __device__ __forceinline__ void consume(const Block& block, const Params& p, u32
   for (u32 i = 0; i < task_count;) {
     const TaskDesc& task = block.task(i);
     const bool stays = task.op == kOpGemv            ? gemv(block, p, task, i, consumer)
-                       : task.op == kOpAttentionTile ? attention(block, p, task, i)
+                       : task.op == kOpAttentionTile ? attention(block, p, task, i, consumer)
                                                      : elementwise(block, p, task, i);
     if (!stays) break;
     ++i;

@@ -49,17 +49,21 @@ struct Bench {
 Result<ScheduleConfig> config_of(const std::string& text);
 Json json_of(const std::string& text);
 
-void test_judge(const Bench& bench, Checks& checks);            // verdicts of good, rejected and hanging candidates through a worker process
-void test_fixtures(const Bench& bench, Checks& checks);         // every checkpoint against the gate, and greedy ids against the oracle's
-void test_knobs(const Bench& bench, Checks& checks);            // every compiled-in knob on toy and small
-void test_contexts(const Bench& bench, Checks& checks);         // thousands of positions against the oracle
-void test_batch(const Bench& bench, Checks& checks);            // several sequences a launch, each to the bit as it is alone
-void test_wrong(const Bench& bench, Checks& checks);            // a suite of wrong kernels, all refused
-void test_wrong_int8(const Bench& bench, Checks& checks);       // likewise, of int8 products
-void test_instruction(const Bench& bench, Checks& checks);      // every instruction kind alone
-void test_steps(const Bench& bench, Checks& checks);            // several steps a launch, each to the bit as by one
-void test_sanitize_steps(const Bench& bench, Checks& checks);   // a few of them, for compute-sanitizer; only when asked for
-void test_racecheck_steps(const Bench& bench, Checks& checks);  // likewise, with full barriers
+void test_judge(const Bench& bench, Checks& checks);                // verdicts of good, rejected and hanging candidates through a worker process
+void test_fixtures(const Bench& bench, Checks& checks);             // every checkpoint against the gate, and greedy ids against the oracle's
+void test_knobs(const Bench& bench, Checks& checks);                // every compiled-in knob on toy and small
+void test_contexts(const Bench& bench, Checks& checks);             // thousands of positions against the oracle
+void test_kv_ring(const Bench& bench, Checks& checks);              // the cache through the ring: the bits of the warps' own loads
+void test_sanitize_kv_ring(const Bench& bench, Checks& checks);     // a few steps of it, for compute-sanitizer; only when asked for
+void test_racecheck_kv_direct(const Bench& bench, Checks& checks);  // the same steps by own loads
+void test_racecheck_kv_ring(const Bench& bench, Checks& checks);    // likewise, with full barriers
+void test_batch(const Bench& bench, Checks& checks);                // several sequences a launch, each to the bit as it is alone
+void test_wrong(const Bench& bench, Checks& checks);                // a suite of wrong kernels, all refused
+void test_wrong_int8(const Bench& bench, Checks& checks);           // likewise, of int8 products
+void test_instruction(const Bench& bench, Checks& checks);          // every instruction kind alone
+void test_steps(const Bench& bench, Checks& checks);                // several steps a launch, each to the bit as by one
+void test_sanitize_steps(const Bench& bench, Checks& checks);       // a few of them, for compute-sanitizer; only when asked for
+void test_racecheck_steps(const Bench& bench, Checks& checks);      // likewise, with full barriers
 void test_racecheck_steps_batch(const Bench& bench, Checks& checks);
 void test_sanitize_batch(const Bench& bench, Checks& checks);   // a few steps of three sequences, for compute-sanitizer; only when asked for
 void test_racecheck_batch(const Bench& bench, Checks& checks);  // likewise, with full barriers

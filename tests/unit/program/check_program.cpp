@@ -101,9 +101,17 @@ void check_structure(const Program& p, const ScheduleConfig& config, std::vector
     }
     const std::int64_t row_bytes = t.op == Opcode::Gemv ? std::int64_t{packed_cols(p.model, t.matrix)} : 0;
     const bool ring = config.smem_bytes_per_block > 0 && t.op == Opcode::Gemv;
+    std::int64_t rows = 0;  // of K and of V, position by position
+    if (t.op == Opcode::AttentionTile && config.kernel.kv_path == KvPath::Ring)
+      for (int at = 0; at < p.max_seq; ++at) {
+        const int split = at / p.attention.kv_block % t.splits;
+        rows += split % p.attention.split_step == t.split ? 2 : 0;
+      }
     const BufferId weight = t.op == Opcode::Gemv ? p.find_buffer(in.name + ".w") : kNone;
-    const std::int64_t expected =
-        ring ? (t.row_end - t.row_begin) * row_bytes * dtype_bytes(p.buffers.at(static_cast<std::size_t>(weight)).dtype) : 0;
+    const std::int64_t expected = ring ? (t.row_end - t.row_begin) * row_bytes * dtype_bytes(p.buffers.at(static_cast<std::size_t>(weight)).dtype)
+                                  : rows == 0
+                                      ? 0
+                                      : rows * p.model.head_dim * dtype_bytes(p.buffers.at(static_cast<std::size_t>(p.find_buffer("kv.k.0"))).dtype);
     if (t.ring_bytes != expected) report("ring bytes of " + quote(p, id));
   }
   for (std::size_t c = 0; c < p.counters.size(); ++c) {

@@ -267,6 +267,32 @@ TEST_CASE("smem_bytes_per_block, chunk_bytes: the ring is whole chunks; without 
   for (const auto& stream : p.streams) CHECK(stream.empty());
 }
 
+TEST_CASE("kv_path ring: attention's cache rows are in the stream, in queue order, and nothing else changes") {
+  const Program base = lowered(model(), {});
+  ScheduleConfig config;
+  config.kernel.kv_path = KvPath::Ring;
+  Program p = lowered(model(), config);
+  std::int64_t bytes = 0;
+  for (std::size_t sm = 0; sm < p.queues.size(); ++sm) {
+    std::vector<TaskId> expected;
+    for (const TaskId id : p.queues[sm]) {
+      const Opcode op = p.tasks[static_cast<std::size_t>(id)].op;
+      if (op == Opcode::Gemv || op == Opcode::AttentionTile) expected.push_back(id);
+    }
+    CHECK(p.streams[sm] == expected);
+  }
+  for (const Task& t : p.tasks)
+    if (t.op == Opcode::AttentionTile) bytes += t.ring_bytes;
+  CHECK(bytes == std::int64_t{4} * 2 * 8 * 2048 * 64 * 4);  // layers, K and V, kv heads, positions, head_dim, fp32
+  for (Task& t : p.tasks)
+    if (t.op == Opcode::AttentionTile) t.ring_bytes = 0;
+  CHECK(same_but_for(p, base, {"/streams"}));
+  config.smem_bytes_per_block = 0;
+  const auto none = lower(model(), config, kTarget, {});
+  REQUIRE(!none);
+  CHECK(none.error().data.value("rule", "") == "kv-ring-needs-ring");
+}
+
 TEST_CASE("threads_per_block: recorded for the launch, nothing else") {
   ScheduleConfig config;
   config.threads_per_block = 544;

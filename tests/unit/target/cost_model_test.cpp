@@ -263,6 +263,29 @@ TEST_CASE("every knob moves the prediction the way the measurements say") {
   }
 }
 
+TEST_CASE("kv_path ring: nothing at 256 positions, and most of what the cache costs at 8,192") {
+  const GpuTarget target = gpu("h200");
+  const ModelSpec spec = llama_1b();
+  const auto at = [&](bool apart, KvPath path, int position) {
+    ScheduleConfig config;
+    if (apart) {
+      config.gemv_n_tile = 8;
+      config.attention_kv_block = 128;
+      config.kernel.publish = Publish::Confirmed;
+    }
+    config.kernel.kv_path = path;
+    return predict(lowered(spec, config, target, 8448), config, target, position).latency_us;
+  };
+  for (const bool apart : {false, true}) {
+    CAPTURE(apart);
+    const double direct = at(apart, KvPath::Direct, 256), ring = at(apart, KvPath::Ring, 256);
+    CHECK(ring == doctest::Approx(direct).epsilon(0.005));
+    const double direct_long = at(apart, KvPath::Direct, 8192) - direct, ring_long = at(apart, KvPath::Ring, 8192) - ring;
+    MESSAGE("direct +" << direct_long << ", ring +" << ring_long);
+    CHECK(ring_long < 0.75 * direct_long);
+  }
+}
+
 TEST_CASE("longer contexts take longer, and equal inputs give equal predictions") {
   const GpuTarget target = gpu("h200");
   const Program program = lowered(llama_1b(), {}, target);

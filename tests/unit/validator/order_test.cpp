@@ -1,11 +1,14 @@
 // Order, counters and streams: one broken rule a test, in the smallest program that breaks it.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "core/base/json.h"
+#include "core/program/lower.h"
 #include "core/program/validator.h"
 #include "tests/support/programs/program_builder.h"
+#include "tests/unit/program/specs.h"
 
 using namespace amk;
 using amk::testing::ProgramBuilder;
@@ -173,6 +176,42 @@ TEST_CASE("weight streams") {
           p.streams[0].clear();
           p.ring = Ring{};
         }) == "valid");
+}
+
+TEST_CASE("cache rows in the stream: all of a task's splits, at the task's place") {
+  const ModelSpec spec = test::fixture_shapes()[2];  // llama-gqa: two layers, two kv heads
+  ScheduleConfig config;
+  config.kernel.kv_path = KvPath::Ring;
+  config.smem_bytes_per_block = 65536;
+  LoweringTarget target{5, 232448, 256, {}};
+  for (const int batch : {1, 3}) {
+    target.batch = batch;
+    const auto whole = lower(spec, config, target, {});
+    REQUIRE(whole);
+    const auto with = [&](const std::function<void(Program&, Task&)>& change) {
+      Program p = *whole;
+      for (Task& t : p.tasks) {
+        if (t.op != Opcode::AttentionTile) continue;
+        change(p, t);
+        break;
+      }
+      const Validation v = validate(p);
+      return v.valid() ? std::string("valid") : v.rejection->rule;
+    };
+    CHECK(with([](Program&, Task&) {}) == "valid");
+    CHECK(with([](Program&, Task& t) { t.ring_bytes += 16; }) == "malformed");
+    CHECK(with([](Program&, Task& t) { t.ring_bytes -= 16; }) == "malformed");
+    CHECK(with([](Program&, Task& t) { t.ring_bytes = 0; }) != "valid");
+    CHECK(with([](Program& p, Task& t) {
+            std::erase(p.streams[static_cast<std::size_t>(t.sm)], p.queues[static_cast<std::size_t>(t.sm)][static_cast<std::size_t>(t.queue_pos)]);
+          }) == "ring-deadlock");
+    CHECK(with([](Program& p, Task& t) {
+            auto& stream = p.streams[static_cast<std::size_t>(t.sm)];
+            const auto at = std::find(stream.begin(), stream.end(), p.queues[static_cast<std::size_t>(t.sm)][static_cast<std::size_t>(t.queue_pos)]);
+            REQUIRE(at + 1 < stream.end());
+            std::iter_swap(at, at + 1);
+          }) == "ring-deadlock");
+  }
 }
 
 TEST_CASE("the witness of a stream in the wrong order is a circle of four") {
