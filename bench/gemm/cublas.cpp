@@ -57,12 +57,12 @@ Cublas::~Cublas() {
   if (handle_ != nullptr) destroy_(handle_);
 }
 
-Status Cublas::gemm(const Canonical& s, cuda::DevicePtr x, cuda::DevicePtr y, cuda::DevicePtr out) const {
+Status Cublas::gemm(const Canonical& s, cuda::DevicePtr x, cuda::DevicePtr y, cuda::DevicePtr out, float beta) const {
   // Row-major out[m][n] is column-major n × m: cuBLAS multiplies yᵀ-side first.
-  const float one = 1, zero = 0;
+  const float one = 1;
   return check(gemm_ex_(handle_, s.y_k_contiguous ? kOpT : kOpN, s.x_k_contiguous ? kOpN : kOpT, static_cast<int>(s.n), static_cast<int>(s.m),
                         static_cast<int>(s.k), &one, reinterpret_cast<const void*>(y), kBf16, static_cast<int>(dense_stride_y(s)),
-                        reinterpret_cast<const void*>(x), kBf16, static_cast<int>(dense_stride_x(s)), &zero, reinterpret_cast<void*>(out),
+                        reinterpret_cast<const void*>(x), kBf16, static_cast<int>(dense_stride_x(s)), &beta, reinterpret_cast<void*>(out),
                         s.out == OutType::Bf16 ? kBf16 : kFp32, static_cast<int>(s.n), kCompute32F, kDefaultTensorOp),
                "cublasGemmEx");
 }

@@ -19,7 +19,7 @@ class Cublas {
   ~Cublas();
 
   // Dense operands of the canonical form, bf16 or fp32 output.
-  Status gemm(const Canonical& shape, cuda::DevicePtr x, cuda::DevicePtr y, cuda::DevicePtr out) const;
+  Status gemm(const Canonical& shape, cuda::DevicePtr x, cuda::DevicePtr y, cuda::DevicePtr out, float beta = 0) const;  // out = x·y + beta·out
   int version() const { return version_; }
 
  private:

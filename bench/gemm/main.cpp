@@ -1,5 +1,7 @@
 // bench/run gemm [--prebuild] [--search] [--experiments FILE]: for each experiment, checks bits against the plain kernel and the CPU oracle, then
-// races the configs against cuBLAS. FILE: {"rounds": n, "sample_us": x, "experiments": [{"model": "det_gemm:…", "configs": [{…}, …]}, …]}.
+// races the configs against cuBLAS. FILE: {"rounds": n, "sample_us": x, "experiments": [{"model": "det_gemm:…", "configs": ["tuned", {…}, …]}, …]};
+// "resumed": true: a db in one chain that goes on from fp32 sums, against cuBLAS with beta = 1. "tuned" is what a call of that problem gets from the
+// tuned table and the defaults, and the whole list where "configs" is missing.
 // --prebuild only fills the build cache (no GPU). --search also runs the file's "searches": [{"model", "strategy", "evaluations", "seed"}],
 // each against the configs of the experiment of the same model. Exit 77 without a GPU, 1 on any mismatch.
 #include <cstdio>
@@ -14,6 +16,7 @@
 #include "core/base/parse_json.h"
 #include "core/base/resources.h"
 #include "kernels/det_gemm/bed.h"
+#include "kernels/det_gemm/dispatch.h"
 #include "kernels/det_gemm/workload_id.h"
 
 using namespace amk;
@@ -25,6 +28,7 @@ struct Experiment {
   Problem problem;
   std::string id;
   std::vector<Config> configs;
+  bool resumed = false;  // out += product: a chain resumed from sums, cuBLAS with beta = 1
 };
 struct Search {
   std::string model, strategy;
@@ -40,7 +44,14 @@ struct Suite {
   std::vector<Experiment> experiments;
 };
 
-Result<Suite> read_suite(const std::string& path) {
+// What a call would get: the config, said on standard error with where it comes from.
+Result<Config> tuned_config(const Experiment& experiment, const TunedTable& table, const GpuTarget& target) {
+  AMK_TRY(choice, choose(experiment.problem, dense_storage(canonical(experiment.problem)), target, table, {}));
+  std::fprintf(stderr, "%s: %s, %s\n", experiment.id.c_str(), choice.implementation.c_str(), choice.origin.c_str());
+  return choice.plan.config;
+}
+
+Result<Suite> read_suite(const std::string& path, const TunedTable& table, const GpuTarget& target) {
   std::ifstream file(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (!file) return fail(ErrorKind::Io, "cannot read " + path);
@@ -55,8 +66,10 @@ Result<Suite> read_suite(const std::string& path) {
     AMK_TRY(problem, parse_workload(entry.at("model").get<std::string>(), {}));
     experiment.problem = problem;
     experiment.id = workload_id(problem);
-    for (const Json& config : entry.at("configs")) {
-      AMK_TRY(parsed, parse_config(config));
+    experiment.resumed = entry.value("resumed", false);
+    if (experiment.resumed) experiment.id += " resumed";
+    for (const Json& config : entry.value("configs", Json::array({"tuned"}))) {
+      AMK_TRY(parsed, config == "tuned" ? tuned_config(experiment, table, target) : parse_config(config));
       experiment.configs.push_back(parsed);
     }
     suite.experiments.push_back(std::move(experiment));
@@ -119,16 +132,23 @@ Result<bool> run(const Experiment& experiment, const Suite& suite, Runner& runne
     good = good && wrong == 0;
   }
   std::vector<Contender> contenders;
-  if (blas != nullptr) contenders.push_back({"cuBLAS", [&](const Buffers& b) { return blas->gemm(bed.shape(), b.x, b.y, b.out); }});
+  const float beta = experiment.resumed ? 1 : 0;
+  if (blas != nullptr) contenders.push_back({"cuBLAS", [&](const Buffers& b) { return blas->gemm(bed.shape(), b.x, b.y, b.out, beta); }});
+  // Sums of +0, read as any others, leave the bits that the plain kernel has for the product alone.
+  Canonical shape = bed.shape();
+  shape.resumed = experiment.resumed;
+  AMK_TRY(sums, cuda::Memory::allocate(experiment.resumed ? static_cast<std::size_t>(shape.m * shape.n) * 4 : 0));
+  if (experiment.resumed) AMK_CHECK(cuda::fill_u8(sums.pointer(), 0, sums.bytes(), runner.stream()));
   for (const Config& config : experiment.configs) {
     const std::string name = label(config);
-    auto plan = make_plan(bed.shape(), dense_storage(bed.shape()), config, runner.target());
+    auto plan = make_plan(shape, dense_storage(shape), config, runner.target());
     if (!plan) {
       std::fprintf(stderr, "  %-44s rejected: %s\n", name.c_str(), plan.error().message.c_str());
       continue;
     }
     AMK_TRY(gemm, runner.compile(*plan));
-    const auto launch = [gemm, &runner](const Buffers& b) { return gemm->launch(b, runner.stream().handle()); };
+    const cuda::DevicePtr total_in = experiment.resumed ? sums.pointer() : 0;
+    const auto launch = [gemm, total_in, &runner](const Buffers& b) { return gemm->launch({b.x, b.y, b.out, total_in}, runner.stream().handle()); };
     AMK_TRY(compared, bed.check(launch));
     if (!compared.clean()) {
       std::fprintf(stderr, "  %-44s WRONG: %llu words differ, %llu guard bytes, %llu input words (registers %d)\n", name.c_str(),
@@ -186,16 +206,18 @@ Result<int> main_result(int argc, char** argv) {
   }
   AMK_TRY(resources, find_resources());
   if (file.empty()) file = (resources.config() / "tuned" / "det_gemm_bench.json").string();
-  AMK_TRY(suite, read_suite(file));
+  AMK_TRY(table, TunedTable::load(resources.config() / "tuned" / "det_gemm.json"));
   const char* cache_dir = std::getenv("AMK_BUILD_CACHE");
   const std::filesystem::path cache =
       cache_dir != nullptr ? std::filesystem::path(cache_dir) : std::filesystem::temp_directory_path() / "amk-gemm-cache";
   if (prebuild) {
     AMK_TRY(target, load_gpu_target("h200", resources.config() / "gpus"));
+    AMK_TRY(suite, read_suite(file, table, target));
     std::vector<Plan> plans;
     for (const Experiment& e : suite.experiments) {
       for (const Config& config : e.configs) {
-        const Canonical shape = canonical(e.problem);
+        Canonical shape = canonical(e.problem);
+        shape.resumed = e.resumed;
         auto plan = make_plan(shape, dense_storage(shape), config, target);
         if (plan)
           plans.push_back(std::move(*plan));
@@ -208,6 +230,7 @@ Result<int> main_result(int argc, char** argv) {
     return 0;
   }
   AMK_TRY(runner, Runner::open(0, resources, cache));
+  AMK_TRY(suite, read_suite(file, table, runner->target()));
   auto blas = Cublas::open(runner->stream());
   if (!blas)
     std::fprintf(stderr, "no cuBLAS: %s\n", blas.error().message.c_str());

@@ -117,7 +117,9 @@ Result<Choice> Autotuner::choose(const Problem& problem, const Storage& storage,
   std::vector<Config> seeds;
   for (const TunedHit& hit : hits)
     if (seeds.size() < kSeeds) seeds.push_back(hit.entry->config);
-  auto entry = autotune(problem, target, seeds, *device_, limits_);
+  Problem alone = problem;
+  alone.resumed = false;  // entries are of the product; where its accumulators start is the call's
+  auto entry = autotune(alone, target, seeds, *device_, limits_);
   if (!entry) {
     if (choice) choice->warnings.push_back("autotuning " + key_of(bucket) + " failed, served without: " + entry.error().message);
     return choice;

@@ -25,7 +25,7 @@ struct NameKnob {
 
 constexpr std::array kTileM = {16, 32, 64, 128, 192, 256};
 constexpr std::array kTileN = {8, 16, 24, 32, 48, 64, 80, 96, 104, 112, 120, 128, 144, 160, 176, 192, 208, 224, 240, 256};
-constexpr std::array kTileK = {32, 64, 128};
+constexpr std::array kTileK = {32, 64, 128, 256};
 constexpr std::array kStages = {2, 3, 4, 5, 6, 7, 8, 10, 12, 16};
 constexpr std::array kConsumers = {1, 2, 3};
 constexpr std::array kCluster = {1, 2, 4};

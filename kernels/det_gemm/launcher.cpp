@@ -201,6 +201,9 @@ Status CompiledGemm::launch(const Buffers& buffers, cuda::abi::Stream stream, in
   AMK_CHECK(check_alignment("y", buffers.y, plan_.storage.align_y));
   AMK_CHECK(check_alignment("out", buffers.out, plan_.storage.align_out));
   AMK_CHECK(check_alignment("total_in", buffers.total_in, 4));
+  if (plan_.shape.resumed && buffers.total_in == 0) return bad_field("total_in", nullptr, "the sums that a resumed chain starts from");
+  if (!plan_.shape.resumed && plan_.shape.chunk == 0 && buffers.total_in != 0)
+    return bad_field("total_in", buffers.total_in, "null: this plan's chain starts at zero");
   return plan_.config.path == Path::Wgmma ? launch_wgmma(buffers, stream, max_blocks) : launch_simple(buffers, stream);
 }
 

@@ -19,7 +19,7 @@ Result<CompileRequest> compile_request(const Plan& plan, const std::filesystem::
 // Device addresses, in the caller's order (x, y as in plan.shape). The plan's storage promised their alignment; launch() checks it.
 struct Buffers {
   cuda::DevicePtr x = 0, y = 0, out = 0;
-  cuda::DevicePtr total_in = 0;  // chunked: fp32 running total [m][n] to continue from; 0 starts at zero
+  cuda::DevicePtr total_in = 0;  // fp32 sums [m][n] to continue from: resumed, or chunked, where 0 starts at zero
 };
 
 class CompiledGemm {

@@ -80,6 +80,7 @@ void plan_wgmma(Plan& plan, Defines& define) {
   define("PRODUCER_WARP", c.producer == Producer::Warp);
   define("OVERLAP", c.overlap);
   define("CHUNK_BLOCKS", plan.shape.chunk / c.tile_k);
+  define("RESUMED", plan.shape.resumed);
   define("WGMMA_N", c.tile_n);
   define("WGMMA_REGS", c.tile_n / 2);
   for (int i = 1; i <= 4; ++i) define("WGMMA_REGS_PLUS_" + std::to_string(i), c.tile_n / 2 + i);
@@ -119,6 +120,7 @@ void plan_mma(Plan& plan, const GpuTarget& target, Defines& define) {
   define("X_VECTORS", s.align_x % 16 == 0 && s.stride_x % 8 == 0);
   define("Y_VECTORS", s.align_y % 16 == 0 && s.stride_y % 8 == 0);
   define("CHUNK_BLOCKS", plan.shape.chunk / c.tile_k);
+  define("RESUMED", plan.shape.resumed);
 }
 
 void plan_plain(Plan& plan, const GpuTarget& target, Defines& define) {
@@ -133,6 +135,7 @@ void plan_plain(Plan& plan, const GpuTarget& target, Defines& define) {
   define("Y_KMAJOR", plan.roles.y_k_contiguous);
   define("OUT_FP32", plan.roles.out == OutType::Fp32);
   define("CHUNK", plan.shape.chunk);
+  define("RESUMED", plan.shape.resumed);
 }
 
 }  // namespace

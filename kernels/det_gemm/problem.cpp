@@ -16,8 +16,8 @@ Canonical canonical(const Problem& p) {
     case Op::Da:  // contraction over N: along B's rows when B is [K,N]
       return {p.M, p.K, p.N, true, kn, p.out, 0};
     case Op::Db:  // contraction over tokens: never contiguous; the output has B's layout
-      if (kn) return {p.K, p.N, p.M, false, false, p.out, p.chunk};
-      return {p.N, p.K, p.M, false, false, p.out, p.chunk};
+      if (kn) return {p.K, p.N, p.M, false, false, p.out, p.chunk, p.resumed};
+      return {p.N, p.K, p.M, false, false, p.out, p.chunk, p.resumed};
   }
   return {};
 }

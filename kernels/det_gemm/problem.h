@@ -27,6 +27,7 @@ struct Problem {
   WeightLayout weights = WeightLayout::KN;
   OutType out = OutType::Bf16;
   std::int64_t chunk = 0;  // Db only: canonical chunk of tokens; 0 = one chain
+  bool resumed = false;    // Db in one chain: goes on from the fp32 sums of the calls before, at a multiple of 16 tokens
   bool operator==(const Problem&) const = default;
 };
 
@@ -36,6 +37,7 @@ struct Canonical {
   bool x_k_contiguous = true, y_k_contiguous = true;
   OutType out = OutType::Bf16;
   std::int64_t chunk = 0;
+  bool resumed = false;  // accumulators start from Buffers::total_in
   bool operator==(const Canonical&) const = default;
 };
 Canonical canonical(const Problem& problem);

@@ -72,6 +72,8 @@ const std::vector<Rule> kRules = {
      }},
     {"memory", "operands and output fit the device's memory",
      [](const RuleInput& in) { return in.target.memory_bytes == 0 || compulsory_bytes(in.shape) <= in.target.memory_bytes; }},
+    {"resumed", "a resumed chain goes on from one sum an element: no chunks (those take their running total as it is)",
+     [](const RuleInput& in) { return !in.shape.resumed || in.shape.chunk == 0; }},
     {"empty_contraction", "K = 0 leaves nothing to copy: path mma or plain writes the zeros",
      [](const RuleInput& in) { return !wgmma(in) || in.shape.k > 0; }},
     {"tma_alignment", "TMA wants bases on 16 bytes and strides of 16 bytes: other operands need path mma",
@@ -144,6 +146,8 @@ bool choice_can_serve(const RuleInput& in, std::string_view knob, const Json& ch
     return knob == "tile.k" && number <= 64;
   }
   if (knob == "tile.m") return number % 64 == 0;
+  // The deepest stages pay for few tokens only; elsewhere they would be a quarter of all points, nearly none of which fits.
+  if (knob == "tile.k" && number == 256 && std::min(in.shape.m, in.shape.n) > 64) return false;
   if (knob == "tile.k") return number % 64 == 0 && (in.shape.chunk == 0 || in.shape.chunk % number == 0);
   if (knob == "epilogue") {
     if (choice == "staged") return wide_output(in);

@@ -27,7 +27,7 @@ struct Rule {
 
 const std::vector<Rule>& rules();
 
-// False when no config of in.config's path could take this choice of the named knob for this shape.
+// False when no config of in.config's path could take this choice of the named knob for this shape, or none worth a search.
 bool choice_can_serve(const RuleInput& in, std::string_view knob, const Json& choice);
 
 // Shared memory of one block, bytes.

@@ -7,6 +7,7 @@
 
 #include "kernels/det_gemm/autotune.h"
 #include "kernels/det_gemm/bed.h"
+#include "kernels/det_gemm/defaults.h"
 #include "kernels/det_gemm/dispatch.h"
 #include "kernels/det_gemm/driver_extras.h"
 #include "kernels/det_gemm/gpu_tuner.h"
@@ -31,6 +32,7 @@ struct amk_gemm {
 namespace {
 
 thread_local std::string open_error;
+constexpr std::int64_t kStepTokens = 16;  // a chain is resumed between two k16 steps
 
 struct Call {
   Problem problem;
@@ -54,12 +56,12 @@ amk_gemm_status status_of(const Error& error) {
   }
 }
 
-std::int64_t alignment_of(const void* pointer) {
-  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+std::int64_t alignment_of(std::uintptr_t address) {
   std::int64_t alignment = 256;
   while (alignment > 1 && address % static_cast<std::uintptr_t>(alignment) != 0) alignment /= 2;
   return alignment;
 }
+std::int64_t alignment_of(const void* pointer) { return alignment_of(reinterpret_cast<std::uintptr_t>(pointer)); }
 
 cuda::DevicePtr device_pointer(const void* pointer) { return reinterpret_cast<cuda::DevicePtr>(pointer); }
 
@@ -84,11 +86,15 @@ Result<Problem> problem_of(const amk_gemm_args& a) {
   Problem p{static_cast<Op>(a.op), a.m, a.n, a.k, static_cast<WeightLayout>(a.weights), static_cast<OutType>(a.out_type), a.chunk};
   if (a.chunk != 0 && p.op != Op::Db) return bad_field("chunk", a.chunk, "0 unless op is AMK_GEMM_DB");
   if (a.chunk < 0 || a.chunk % 16 != 0 || a.chunk > 0x7FFFFFFF) return bad_field("chunk", a.chunk, "0 or a positive multiple of 16");
-  if (a.chunk == 0 && (a.token_offset != 0 || a.total_in != nullptr))
-    return bad_field("token_offset", a.token_offset, "0, and total_in NULL, without chunk");
-  if (a.chunk > 0 && (a.token_offset < 0 || a.token_offset % a.chunk != 0)) {
-    return bad_field("token_offset", a.token_offset, "a multiple of chunk (" + std::to_string(a.chunk) + "): calls are cut on canonical boundaries");
+  if (p.op != Op::Db && (a.token_offset != 0 || a.total_in != nullptr))
+    return bad_field("token_offset", a.token_offset, "0, and total_in NULL, unless op is AMK_GEMM_DB");
+  const std::int64_t cut = a.chunk > 0 ? a.chunk : kStepTokens;
+  if (a.token_offset < 0 || a.token_offset % cut != 0) {
+    return bad_field("token_offset", a.token_offset,
+                     "a multiple of " + std::string(a.chunk > 0 ? "chunk" : "a step of the chain") + " (" + std::to_string(cut) +
+                         "): calls are cut on canonical boundaries");
   }
+  p.resumed = a.chunk == 0 && a.total_in != nullptr;
   return p;
 }
 
@@ -168,13 +174,34 @@ Status verify(amk_gemm& handle, const Call& call, const Plan& plan) {
     small.M = wanted.m, small.K = wanted.n, small.N = wanted.k;
   else
     small.M = wanted.k, (kn ? small.K : small.N) = wanted.m, (kn ? small.N : small.K) = wanted.n;
-  const auto small_plan = make_plan(canonical(small), dense_storage(canonical(small)), c, handle.runner->target());
+  small.resumed = false;
+  const Canonical whole = canonical(small);
+  Canonical last = whole;  // of a resumed chain: what the schedule computes, after the plain kernel has computed the tokens before
+  const std::int64_t cut = full.resumed ? whole.k / 2 / kStepTokens * kStepTokens : 0;
+  last.k -= cut;
+  last.resumed = full.resumed;
+  const auto skipped = [&](std::int64_t stride) { return static_cast<std::uintptr_t>(cut * stride * 2); };  // bytes of the tokens before
+  Storage storage = dense_storage(last);
+  storage.align_x = alignment_of(skipped(storage.stride_x));
+  storage.align_y = alignment_of(skipped(storage.stride_y));
+  const auto small_plan = make_plan(last, storage, c, handle.runner->target());
   if (!small_plan) return {};  // e.g. dense small strides that TMA cannot take: the large call's own plan was accepted
   const std::string key = to_json(*small_plan).dump();
   if (handle.verified.count(key) != 0) return {};
   AMK_TRY(gemm, handle.runner->compile(*small_plan));
   AMK_TRY(bed, Bed::make(*handle.runner, small, 0x5EED, 0));
-  AMK_TRY(compared, bed.check([&](const Buffers& b) { return gemm->launch(b, handle.runner->stream().handle()); }));
+  Canonical first = whole;
+  first.k = cut;
+  first.out = OutType::Fp32;
+  AMK_TRY(total, cuda::Memory::allocate(full.resumed ? static_cast<std::size_t>(whole.m * whole.n) * 4 : 0));
+  AMK_TRY(compared, bed.check([&](const Buffers& b) -> Status {
+    const cuda::abi::Stream stream = handle.runner->stream().handle();
+    if (!full.resumed) return gemm->launch(b, stream);
+    AMK_TRY(before_plan, make_plan(first, dense_storage(first), plain_kernel_config(), handle.runner->target()));
+    AMK_TRY(before, handle.runner->compile(before_plan));
+    AMK_CHECK(before->launch({b.x, b.y, total.pointer(), 0}, stream));
+    return gemm->launch({b.x + skipped(storage.stride_x), b.y + skipped(storage.stride_y), b.out, total.pointer()}, stream);
+  }));
   if (!compared.clean()) {
     return fail(ErrorKind::Internal,
                 "the chosen kernel differs from the plain one in " + std::to_string(compared.different) + " words; it is not used");

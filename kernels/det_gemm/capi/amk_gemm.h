@@ -41,11 +41,13 @@ typedef struct {
   const void* left;
   const void* right;
   void* out;
-  /* DB only. chunk > 0: tokens are cut at multiples of chunk (a multiple of 16), partial sums are added in order in fp32: the result does not
-   * depend on how tokens are split over calls, if each call starts at a multiple of chunk. total_in: fp32 [rows][columns] dense running total
-   * of the calls before (an fp32 output of this op), or NULL for the first. */
+  /* DB only: tokens split over several calls. total_in: fp32 [rows][columns] dense, an fp32 output of the call before, or NULL for the first; it may
+   * be out itself, where that is dense.
+   * chunk 0: one chain over all calls. The result has the bits of a single call, if each call starts at a multiple of 16 tokens.
+   * chunk > 0: a class of its own. Tokens are cut at multiples of chunk (a multiple of 16) and the partial sums added in order in fp32: no bit
+   * depends on the split, if each call starts at a multiple of chunk. */
   int64_t chunk;
-  int64_t token_offset; /* index of this call's first token; checked to be a multiple of chunk */
+  int64_t token_offset; /* index of this call's first token; checked to be a multiple of chunk, or of 16 */
   const void* total_in;
   const char* implementation; /* NULL: tuned, default, mma, plain in turn. One name: fails fast. "a,b,c": tried in turn, with warnings */
 } amk_gemm_args;

@@ -17,6 +17,7 @@
 //   DG_PRODUCER_WARP                  1: one producer warp, registers stay as they are: for few accumulators, and two launches may share an SM;
 //                                     0: a producer warpgroup that gives its registers to the consumers
 //   DG_CHUNK_BLOCKS                   k blocks per chunk of the chunked class; 0 = one chain
+//   DG_RESUMED                        1: the chain starts from total_in
 //   DG_LOW_N, DG_HIGH_N               chunked: DG_TILE_N in two parts, added up in turn; DG_LOW_N = 0: at once
 //   DG_WGMMA_N = DG_TILE_N and DG_WGMMA_REGS… for wgmma.cuh; DG_REGISTERS_PRODUCER, DG_REGISTERS_CONSUMER
 #include "async.cuh"
@@ -33,7 +34,7 @@ DG_DEFINE_WGMMA(wgmma_k16_high, DG_HIGH_N, DG_HIGH_REGS, DG_HIGH_REGS_PLUS_1, DG
 struct HopperParams {
   TensorMap x, y, out;
   void* out_pointer;
-  const float* total_in;  // chunked: running total to start from, dense in the order of the output, or null
+  const float* total_in;  // dense in the order of the output. Chunked: running total to start from, or null; resumed: the chain's accumulators
   i64 out_stride;         // elements
   u32 m, n;
   u32 k_blocks;
@@ -65,10 +66,14 @@ constexpr int kThreads = kConsumerThreads + (DG_PRODUCER_WARP ? 32 : 128);
 // One operand's tile of one stage. kLoad: lines that are copied.
 template <bool kKMajor, int kLines, int kLoad, int kAtom>
 struct OperandTile {
-  // Descriptor of k16 step `step` for the lines that start at `line`.
-  static __device__ __forceinline__ u64 descriptor(u32 base, int line, int step) {
+  // Matrix descriptors (tile_layout.cuh): of the tile at `base`, its low word; of k16 step `step` for the lines that start at `line`.
+  static __device__ __forceinline__ u32 descriptor(u32 base) {
     constexpr TileLayout kLayout{kKMajor, kLines, DG_TILE_K, kAtom};
-    return matrix_descriptor<kLayout.row_bytes()>(base + kLayout.start(line, step), kLayout.leading(), kLayout.stride());
+    return kLayout.descriptor_low(base);
+  }
+  static __device__ __forceinline__ u64 descriptor(u32 low, int line, int step) {
+    constexpr TileLayout kLayout{kKMajor, kLines, DG_TILE_K, kAtom};
+    return kLayout.descriptor(low, line, step);
   }
 
   // Copies this block's share (slice of kSlices) of the tile that starts at (line, k).
@@ -200,7 +205,7 @@ __device__ __forceinline__ void store_tile(const HopperParams& p, float (&d)[kFr
   }
 }
 
-#if DG_CHUNK_BLOCKS
+#if DG_CHUNK_BLOCKS || DG_RESUMED
 __device__ __forceinline__ void load_total(const HopperParams& p, float (&total)[kFragments][kRegs], const BlockTile& tile, int consumer, int warp,
                                            int lane) {
 #pragma unroll
@@ -224,17 +229,26 @@ struct Consumer {
   int consumer, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   Ring ring;
 
+  // Descriptors of what lies in this slot: this warpgroup's rows, and the columns.
+  struct Tiles {
+    u32 x, y;
+  };
+  __device__ __forceinline__ Tiles tiles() const {
+    constexpr TileLayout kRows{DG_X_KMAJOR != 0, DG_TILE_M, DG_TILE_K, 64};
+    const u32 at = smem + ring.slot * kStageBytes;
+    return {XTile::descriptor(at + kRows.start(consumer * kFragments * 64, 0)), YTile::descriptor(at + kXBytes)};
+  }
+
   // k16 steps [kFirst, kEnd) of the block in this slot, as one group.
   template <int kFirst, int kEnd>
   __device__ __forceinline__ void issue(float (&d)[kFragments][kRegs], int accumulate) {
-    const u32 x = smem + ring.slot * kStageBytes, y = x + kXBytes;
+    const auto [x, y] = tiles();
     wgmma_fence();
 #pragma unroll
     for (int step = kFirst; step < kEnd; ++step) {
 #pragma unroll
       for (int f = 0; f < kFragments; ++f) {
-        wgmma_k16<!DG_X_KMAJOR, !DG_Y_KMAJOR>(d[f], XTile::descriptor(x, (consumer * kFragments + f) * 64, step), YTile::descriptor(y, 0, step),
-                                              accumulate);
+        wgmma_k16<!DG_X_KMAJOR, !DG_Y_KMAJOR>(d[f], XTile::descriptor(x, f * 64, step), YTile::descriptor(y, 0, step), accumulate);
       }
       accumulate = 1;
     }
@@ -244,13 +258,13 @@ struct Consumer {
   // The whole block in this slot for the low or the high part of the columns, as one group.
   template <bool kHigh>
   __device__ __forceinline__ void issue_part(float (&d)[kFragments][kRegs], int accumulate) {
-    const u32 x = smem + ring.slot * kStageBytes, y = x + kXBytes;
+    const auto [x, y] = tiles();
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < DG_TILE_K / 16; ++step) {
 #pragma unroll
       for (int f = 0; f < kFragments; ++f) {
-        const u64 rows = XTile::descriptor(x, (consumer * kFragments + f) * 64, step), columns = YTile::descriptor(y, kHigh ? DG_LOW_N : 0, step);
+        const u64 rows = XTile::descriptor(x, f * 64, step), columns = YTile::descriptor(y, kHigh ? DG_LOW_N : 0, step);
         if constexpr (kHigh)
           wgmma_k16_high<!DG_X_KMAJOR, !DG_Y_KMAJOR>(reinterpret_cast<float(&)[DG_HIGH_REGS]>(d[f][DG_LOW_REGS]), rows, columns, accumulate);
         else
@@ -273,7 +287,7 @@ __device__ __forceinline__ void consume_chain(Consumer& c, u32 at, u32 end, floa
 #if DG_PRODUCER_WARP
   c.wait_full();
   for (u32 block = at; block < end; ++block) {
-    c.issue<0, kSteps / 2>(d, block != at);
+    c.issue<0, kSteps / 2>(d, DG_RESUMED || block != at);
     if (block != at) {
       wgmma_wait<1>();  // the block before
       release(c.place, c.smem, previous, c.warp, c.lane);
@@ -289,7 +303,7 @@ __device__ __forceinline__ void consume_chain(Consumer& c, u32 at, u32 end, floa
 #else
   for (u32 block = at; block < end; ++block) {
     c.wait_full();
-    c.issue<0, kSteps>(d, block != at);
+    c.issue<0, kSteps>(d, DG_RESUMED || block != at);
     if (block != at) {
       wgmma_wait<1>();  // the block before; this one stays in flight
       release(c.place, c.smem, previous, c.warp, c.lane);
@@ -372,6 +386,9 @@ __device__ __forceinline__ void consume_tile(Consumer& c, const BlockTile& tile,
   }
 #endif
 #else
+#if DG_RESUMED
+  load_total(c.p, result, tile, c.consumer, c.warp, c.lane);
+#endif
   consume_chain(c, 0, c.p.k_blocks, result);
 #endif
 }

@@ -1,14 +1,15 @@
 // The plain in-class kernel: one warp computes 16×8 outputs straight from global memory, in ascending k16 steps. Any stride, any
 // alignment, any layout. It is slow, short, and what the whole matrix is compared with.
 //
-// Compiled with: DG_X_KMAJOR, DG_Y_KMAJOR (neighbours in k are neighbours in memory), DG_OUT_FP32, DG_CHUNK (k per chunk; 0 = one chain).
+// Compiled with: DG_X_KMAJOR, DG_Y_KMAJOR (neighbours in k are neighbours in memory), DG_OUT_FP32, DG_CHUNK (k per chunk; 0 = one chain),
+// DG_RESUMED (1: the chain starts from total_in).
 #include "types.cuh"
 
 struct PlainParams {
   const u16* x;
   const u16* y;
   void* out;
-  const float* total_in;  // chunked: running total to start from, or null
+  const float* total_in;  // chunked: running total to start from, or null; resumed: the chain's accumulators
   i64 m, n, k;
   i64 stride_x, stride_y, stride_out;  // elements
 };
@@ -37,20 +38,20 @@ extern "C" __global__ void __launch_bounds__(256) det_gemm_plain(const PlainPara
   for (i64 tile = static_cast<i64>(blockIdx.x) * 8 + threadIdx.x / 32; tile < tiles; tile += static_cast<i64>(gridDim.x) * 8) {
     const i64 row = tile / tiles_n * 16 + group, col = tile % tiles_n * 8;
     float total[4] = {0, 0, 0, 0};
-#if DG_CHUNK
-    const i64 chunk = DG_CHUNK;
+#if DG_CHUNK || DG_RESUMED
     if (p.total_in != nullptr) {
       for (int i = 0; i < 4; ++i) {
         const i64 r = row + (i / 2) * 8, c = col + quad * 2 + i % 2;
         if (r < p.m && c < p.n) total[i] = p.total_in[r * p.n + c];
       }
     }
-#else
-    const i64 chunk = p.k;
 #endif
+    const i64 chunk = DG_CHUNK ? DG_CHUNK : p.k;
     for (i64 begin = 0; begin < p.k; begin += chunk) {
       const i64 end = begin + chunk < p.k ? begin + chunk : p.k;
       float d[4] = {0, 0, 0, 0};
+      if (DG_RESUMED)
+        for (int i = 0; i < 4; ++i) d[i] = total[i];
       for (i64 k = begin; k < end; k += 16) {
         u32 a[4], b[2];
         for (int i = 0; i < 4; ++i) a[i] = pair(p.x, p.stride_x, DG_X_KMAJOR, row + (i % 2) * 8, p.m, k + quad * 2 + (i / 2) * 8, end);

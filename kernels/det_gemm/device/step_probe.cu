@@ -30,10 +30,11 @@ extern "C" __global__ void __launch_bounds__(128) det_gemm_step_probe(const u16*
   if (threadIdx.x < 128) shared_b[core(threadIdx.x / 16, threadIdx.x % 16)] = b[threadIdx.x];
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncthreads();
-  const u64 plain = ~(3ull << 62);  // no swizzle
+  const auto matrix = [](const u16* at) {  // k halves 128 bytes apart, row groups 256; no swizzle
+    return static_cast<u64>((smem_address(at) & 0x3FFFFu) >> 4) | 128ull / 16 << 16 | 256ull / 16 << 32;
+  };
   wgmma_fence();
-  wgmma_k16<0, 0>(acc, matrix_descriptor<128>(smem_address(shared_a), 128, 256) & plain,
-                  matrix_descriptor<128>(smem_address(shared_b), 128, 256) & plain, DG_PROBE_WGMMA == 1);
+  wgmma_k16<0, 0>(acc, matrix(shared_a), matrix(shared_b), DG_PROBE_WGMMA == 1);
   wgmma_commit();
   wgmma_wait<0>();
   wgmma_pin(acc);

@@ -2,7 +2,8 @@
 // class and serves what TMA cannot (strides or bases off 16 bytes).
 //
 // Compiled with: DG_TILE_M, DG_TILE_N, DG_TILE_K (multiple of 16), DG_STAGES, DG_WARPS_M, DG_WARPS_N, DG_X_KMAJOR, DG_Y_KMAJOR, DG_OUT_FP32,
-// DG_X_VECTORS, DG_Y_VECTORS (1: base and stride are multiples of 16 bytes), DG_CHUNK_BLOCKS (k tiles per chunk; 0 = one chain).
+// DG_X_VECTORS, DG_Y_VECTORS (1: base and stride are multiples of 16 bytes), DG_CHUNK_BLOCKS (k tiles per chunk; 0 = one chain),
+// DG_RESUMED (1: the chain starts from total_in).
 #include "raster.cuh"
 #include "types.cuh"
 
@@ -10,7 +11,7 @@ struct TiledParams {
   const u16* x;
   const u16* y;
   void* out;
-  const float* total_in;  // chunked: running total [m][n] to start from, or null
+  const float* total_in;  // [m][n], chunked: running total to start from, or null; resumed: the chain's accumulators
   i64 m, n, k;
   i64 stride_x, stride_y, stride_out;  // elements
   u32 tiles_m, tiles_n, group, bands_along_n;
@@ -117,16 +118,21 @@ extern "C" __global__ void __launch_bounds__(kThreads) det_gemm_tiled(const Tile
   float d[kFragsM][kFragsN][4] = {};
 #if DG_CHUNK_BLOCKS
   float total[kFragsM][kFragsN][4] = {};
+  [[maybe_unused]] auto& start = total;
+#else
+  [[maybe_unused]] auto& start = d;
+#endif
+#if DG_CHUNK_BLOCKS || DG_RESUMED
   if (p.total_in != nullptr) {
 #pragma unroll
     for (int i = 0; i < kFragsM * kFragsN * 4; ++i) {
       const i64 row = m0 + warp_m + i / (kFragsN * 4) * 16 + i / 2 % 2 * 8 + lane / 4;
       const i64 col = n0 + warp_n + i / 4 % kFragsN * 8 + lane % 4 * 2 + i % 2;
-      if (row < p.m && col < p.n) total[i / (kFragsN * 4)][i / 4 % kFragsN][i % 4] = p.total_in[row * p.n + col];
+      if (row < p.m && col < p.n) start[i / (kFragsN * 4)][i / 4 % kFragsN][i % 4] = p.total_in[row * p.n + col];
     }
   }
-  int left = DG_CHUNK_BLOCKS;
 #endif
+  [[maybe_unused]] int left = DG_CHUNK_BLOCKS;
 
   const auto fill = [&](int block) {
     if (block < blocks) {

@@ -102,13 +102,3 @@ __device__ __forceinline__ void wgmma_pin(float (&d)[kCount]) {
                  : "l"(a), "l"(b), "r"(accumulate), "n"(kTransA), "n"(kTransB)); \
   }
 DG_DEFINE_WGMMA(wgmma_k16, DG_WGMMA_N, DG_WGMMA_REGS, DG_WGMMA_REGS_PLUS_1, DG_WGMMA_REGS_PLUS_2, DG_WGMMA_REGS_PLUS_3, DG_WGMMA_REGS_PLUS_4)
-
-// Shared-memory matrix descriptor, swizzled over rows of kRow bytes (128 or 64). Offsets in bytes; the tile starts on a multiple of 1024 bytes.
-//   k contiguous:    rows of 128 bytes, 8-row groups `stride` apart; `leading` unused.
-//   M/N contiguous:  blocks of kRow / 2 columns `leading` apart, 8-k groups `stride` apart.
-template <int kRow>
-__device__ __forceinline__ u64 matrix_descriptor(u32 address, u32 leading, u32 stride) {
-  static_assert(kRow == 128 || kRow == 64, "swizzle");
-  constexpr u64 kSwizzle = kRow == 128 ? 1 : 2;  // PTX ISA, matrix descriptor: 1 = 128 bytes, 2 = 64 bytes
-  return static_cast<u64>((address & 0x3FFFFu) >> 4) | static_cast<u64>(leading >> 4) << 16 | static_cast<u64>(stride >> 4) << 32 | kSwizzle << 62;
-}

@@ -95,6 +95,8 @@ const std::vector<Config>& all_configs() {
     list.push_back(wgmma(128, 112, 64, 4, 2, 1, 1, Epilogue::Staged));
     list.push_back(wgmma(64, 24, 64, 4, 1, 1, 1, Epilogue::Staged));
     list.push_back(wgmma(64, 32, 128, 4, 1, 1, 1, Epilogue::Staged));
+    list.push_back(wgmma(64, 32, 256, 4, 1, 1, 1, Epilogue::Staged));
+    list.back().producer = Producer::Warp;
     list.push_back(wgmma(128, 32, 64, 4, 2, 2, 1, Epilogue::Staged));
     list.back().producer = Producer::Warp;
     list.push_back(wgmma(64, 112, 64, 6, 1, 1, 1, Epilogue::Direct));

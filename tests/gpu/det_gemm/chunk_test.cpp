@@ -1,4 +1,4 @@
-// dB: indifferent to trailing zero rows; in chunked mode also to how the tokens are split over calls.
+// dB: indifferent to trailing zero rows and to how the tokens are split over calls, in one resumed chain and in chunks.
 #include <bit>
 
 #include "tests/gpu/det_gemm/cases.h"
@@ -25,6 +25,51 @@ std::vector<float> as_floats(const std::vector<std::uint32_t>& bits) {
   return values;
 }
 
+// One chain over two and three calls: the bits of one call over all tokens, whatever lies in the sums that are handed on.
+void test_resumed(Runner& runner, Checks& checks, std::vector<Config> configs, std::int64_t count) {
+  const NumericClass numeric = *numeric_class_of(runner.target().sm_major, runner.target().sm_minor);
+  Operands all = make_operands({.m = 136, .n = 200, .k = count, .x_k_contiguous = false, .y_k_contiguous = false, .out = OutType::Fp32}, 51, 6);
+  const std::uint16_t infinity = 0x7F80, nan = 0x7FC1, largest = 0x7F7F;
+  all.x[3] = infinity, all.x[static_cast<std::size_t>(all.storage.stride_x) + 70] = nan, all.x[100] = largest, all.y[199] = largest;
+  Operands all_bf16 = all;
+  all_bf16.shape.out = OutType::Bf16;
+  const auto want_fp32 = expected(all, numeric), want_bf16 = expected(all_bf16, numeric);
+  configs.push_back(plain_config());
+  const auto part = [&](std::int64_t begin, std::int64_t end, OutType out) {
+    Operands o = tokens(all, begin, end, out);
+    o.shape.resumed = begin > 0;
+    return o;
+  };
+  std::vector<std::pair<Canonical, Storage>> shapes;
+  for (const OutType out : {OutType::Fp32, OutType::Bf16}) {
+    for (const std::int64_t begin : {std::int64_t{0}, count / 2}) shapes.emplace_back(part(begin, count, out).shape, all.storage);
+  }
+  prebuild(runner, shapes, configs);
+  for (const Config& config : configs) {
+    if (!make_plan(part(16, count, OutType::Fp32).shape, all.storage, config, runner.target())) continue;
+    const std::string what = describe(all.shape, config);
+    for (const std::int64_t cut : {std::int64_t{16}, count / 2 / 16 * 16, (count - 1) / 16 * 16}) {
+      const auto first = run_case(runner, part(0, cut, OutType::Fp32), config);
+      if (!first) {
+        checks.expect_ok(first, "resumed, first part " + what);
+        continue;
+      }
+      const auto sums = as_floats(*first);
+      const auto second = run_case(runner, part(cut, count, OutType::Fp32), config, 4, sums);
+      checks.expect(second && *second == want_fp32, "resumed at " + std::to_string(cut) + " " + what);
+      const auto rounded = run_case(runner, part(cut, count, OutType::Bf16), config, 0, sums);
+      checks.expect(rounded && *rounded == want_bf16, "resumed at " + std::to_string(cut) + " to bf16 " + what);
+      const std::int64_t again = (cut + count) / 2 / 16 * 16;
+      if (again <= cut || again >= count) continue;
+      const auto middle = run_case(runner, part(cut, again, OutType::Fp32), config, 0, sums);
+      const auto last = middle ? run_case(runner, part(again, count, OutType::Fp32), config, 0, as_floats(*middle)) : middle;
+      checks.expect(last && *last == want_fp32, "resumed at " + std::to_string(cut) + " and " + std::to_string(again) + " " + what);
+    }
+    checks.expect(!run_case(runner, part(16, count, OutType::Fp32), config), "resumed without sums is refused " + what);
+    checks.expect(!run_case(runner, part(0, 16, OutType::Fp32), config, 0, as_floats(want_fp32)), "sums of a chain that starts are refused " + what);
+  }
+}
+
 }  // namespace
 
 void test_chunks(Runner& runner, Checks& checks, const Options& options) {
@@ -43,6 +88,11 @@ void test_chunks(Runner& runner, Checks& checks, const Options& options) {
   }
   wide.tile_m = 192, wide.consumers = 3, wide.tile_n = 120;
   configs.push_back(wide);
+
+  std::vector<Config> resumed = configs;
+  resumed.push_back(configs[0]);
+  resumed.back().tile_n = 256;
+  test_resumed(runner, checks, resumed, count);
 
   Operands all =
       make_operands({.m = 136, .n = 200, .k = count, .x_k_contiguous = false, .y_k_contiguous = false, .out = OutType::Fp32, .chunk = chunk}, 50, 3);

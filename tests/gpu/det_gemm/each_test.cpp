@@ -21,22 +21,26 @@ void test_each(Runner& runner, Checks& checks, const Options&) {
   std::vector<Case> cases;
   std::vector<Plan> plans;
   for (std::size_t index = 0; index < configs.size(); ++index) {
-    for (const bool chunks : {false, true}) {
+    for (const int mode : {0, 1, 2}) {  // one chain; in chunks; a chain resumed from sums
+      const bool chunks = mode == 1, resumed = mode == 2;
       Canonical shape{.m = 264, .n = 328, .k = 200};
-      shape.x_k_contiguous = !chunks && index % 2 == 0;  // layouts and outputs in turn
-      shape.y_k_contiguous = !chunks && index % 3 == 0;
+      shape.x_k_contiguous = mode == 0 && index % 2 == 0;  // layouts and outputs in turn
+      shape.y_k_contiguous = mode == 0 && index % 3 == 0;
       shape.out = index % 4 == 0 ? OutType::Fp32 : OutType::Bf16;
       shape.chunk = chunks ? 64 : 0;
+      shape.resumed = resumed;
       auto plan = make_plan(shape, dense_storage(shape), configs[index], runner.target());
       if (!plan) continue;
       plans.push_back(std::move(*plan));
       cases.push_back({make_operands(shape, 900 + index, 4), &configs[index], chunks ? *chunked(base, shape.chunk) : base});
     }
   }
-  checks.expect(cases.size() > configs.size(), "most variants serve the problem, with and without chunks: " + std::to_string(cases.size()));
+  checks.expect(cases.size() > configs.size(), "most variants serve the problem, alone, in chunks and resumed: " + std::to_string(cases.size()));
   if (const auto resources = find_resources()) (void)Runner::prebuild(plans, *resources, cache_folder(), 0);
   for (const Case& c : cases) {
-    const auto got = run_case(runner, c.operands, *c.config, 8);  // fewer blocks than tiles: rings go on from tile to tile
+    // Fewer blocks than tiles: rings go on from tile to tile. Sums of +0 are what any chain starts from.
+    const std::vector<float> sums(c.operands.shape.resumed ? static_cast<std::size_t>(c.operands.shape.m * c.operands.shape.n) : 0);
+    const auto got = run_case(runner, c.operands, *c.config, 8, sums);
     checks.expect(got && *got == expected(c.operands, c.numeric),
                   "each " + describe(c.operands.shape, *c.config) + (got ? "" : ": " + got.error().message));
   }

@@ -37,6 +37,9 @@ TEST_CASE("device sources compile, and no wgmma is serialised" * test::needs_nvr
   REQUIRE(target);
   const Canonical forward{.m = 4096, .n = 4096, .k = 4096, .y_k_contiguous = false};
   Canonical chunks{.m = 4096, .n = 4096, .k = 4096, .x_k_contiguous = false, .y_k_contiguous = false, .chunk = 512};
+  Canonical resumed = chunks;
+  resumed.chunk = 0;
+  resumed.resumed = true;
   struct Form {
     const char* what;
     Canonical shape;
@@ -51,6 +54,7 @@ TEST_CASE("device sources compile, and no wgmma is serialised" * test::needs_nvr
       {"widest running totals", chunks, R"({"tile":{"m":128,"n":208},"cluster":{"m":1},"epilogue":"staged"})"},
       {"running totals in two parts", chunks, R"({"tile":{"m":128,"n":192},"cluster":{"m":1},"epilogue":"staged"})"},
       {"running totals at once", chunks, R"({"tile":{"m":64,"n":64},"consumers":1,"cluster":{"m":1},"epilogue":"staged"})"},
+      {"a chain resumed from sums", resumed, R"({"tile":{"m":128,"n":256},"cluster":{"m":1},"epilogue":"tma"})"},
       {"mma.sync", forward, R"({"path":"mma","tile":{"m":128,"n":128,"k":32},"stages":4,"consumers":1,"cluster":{"m":1,"n":1},"epilogue":"direct"})"},
       {"plain", forward,
        R"({"path":"plain","tile":{"m":16,"n":8,"k":32},"stages":2,"consumers":1,"cluster":{"m":1,"n":1},"epilogue":"direct","raster":{"group":1}})"},

@@ -45,7 +45,7 @@ int wgmma_address(const TileLayout& layout, int start, int line, int k) {
 
 TEST_CASE("wgmma reads each element where TMA put it: both layouts, both swizzles, every width, shared among the blocks of a cluster") {
   std::vector<TileLayout> layouts;
-  for (const int tile_k : {64, 128}) {
+  for (const int tile_k : {64, 128, 256}) {
     for (const int lines : {8, 16, 24, 64, 112, 128, 256}) layouts.push_back({true, lines, tile_k, 64});
     for (const int lines : {64, 128, 192, 256}) layouts.push_back({false, lines, tile_k, 64});
     for (const int lines : {32, 96, 160, 224}) layouts.push_back({false, lines, tile_k, 32});
@@ -58,6 +58,19 @@ TEST_CASE("wgmma reads each element where TMA put it: both layouts, both swizzle
       CAPTURE(layout.tile_k);
       CAPTURE(layout.atom);
       CAPTURE(slices);
+      // The descriptor that the kernel adds up says just that: start, leading and stride in 16 bytes, the swizzle in its top bits, nothing else.
+      for (const unsigned base : {0u, 1024u, 96u * 1024}) {
+        for (int step = 0; step < layout.tile_k / 16; ++step) {
+          for (int line = 0; line < layout.lines; line += 64) {
+            const unsigned long long got = layout.descriptor(layout.descriptor_low(base), line, step);
+            const unsigned long long start = base + static_cast<unsigned>(layout.start(line, step)),
+                                     leading = static_cast<unsigned>(layout.leading()), stride = static_cast<unsigned>(layout.stride()),
+                                     swizzle = layout.row_bytes() == 128 ? 1 : 2;
+            if (got != (start / 16 | leading / 16 << 16 | stride / 16 << 32 | swizzle << 62)) FAIL_CHECK("descriptor of line ", line, " step ", step);
+            if (start / 16 > 0x3FFF || leading / 16 > 0x3FFF) FAIL_CHECK("fields of 14 bits");
+          }
+        }
+      }
       const auto memory = tile_by_tma(layout, slices);
       int wrong = 0;
       const int first_lines = layout.lines % 64 == 0 ? layout.lines / 64 : 1;  // the row tile is read from every 64th line on

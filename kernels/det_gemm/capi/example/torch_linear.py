@@ -74,6 +74,13 @@ def main():
     dx = gemm(DA, grad, weight, torch.empty_like(x), tokens, n, k)
     one = gemm(DA, grad[7:8].contiguous(), weight, torch.empty(1, k, device="cuda", dtype=torch.bfloat16), 1, n, k)
     assert same_bits(one, dx[7:8])
+    dw = gemm(DB, grad, x, torch.empty_like(weight), tokens, n, k)
+    total = torch.empty(n, k, device="cuda")
+    gemm(DB, grad[:208], x[:208], total, 208, n, k)
+    gemm(DB, grad[208:400], x[208:400], total, 192, n, k, token_offset=208, total_in=total)  # in place
+    split = gemm(DB, grad[400:], x[400:], torch.empty_like(weight), tokens - 400, n, k, token_offset=400, total_in=total)
+    assert same_bits(split, dw)
+    print("dB of 208 + 192 + 112 tokens has the bits of one call:", gemm.explain())
     dw = gemm(DB, grad, x, torch.empty_like(weight), tokens, n, k, chunk=128)
     total = gemm(DB, grad[:256], x[:256], torch.empty(n, k, device="cuda"), 256, n, k, chunk=128)
     split = gemm(DB, grad[256:], x[256:], torch.empty_like(weight), 256, n, k, chunk=128, token_offset=256, total_in=total)
