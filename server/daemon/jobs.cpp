@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/base/unexpected.h"
 #include "server/protocol/random_id.h"
 
 namespace amk {
@@ -87,7 +88,8 @@ struct JobManager::Impl {
       auto job = std::make_shared<Job>();
       job->snapshot = std::move(s);
       finished.push_back(job->snapshot.job_id);
-      if (!job->snapshot.request_key.empty() && !lost) by_key[job->snapshot.request_key] = job->snapshot.job_id;
+      // A lost job is no answer, whichever restart lost it: the repeated call means it now.
+      if (!job->snapshot.request_key.empty() && job->snapshot.state != JobState::Lost) by_key[job->snapshot.request_key] = job->snapshot.job_id;
       jobs[job->snapshot.job_id] = std::move(job);
     }
   }
@@ -152,7 +154,7 @@ Result<Json> run_guarded(const std::function<Result<Json>(JobContext&)>& run, Jo
   try {
     return run(context);
   } catch (const std::exception& e) {
-    return fail(ErrorKind::Internal, kind + " failed unexpectedly: " + e.what());
+    return unexpected_failure(kind, e);
   }
 }
 

@@ -2,6 +2,7 @@
 #include <exception>
 
 #include "core/base/parse_json.h"
+#include "core/base/unexpected.h"
 #include "server/protocol/schema.h"
 #include "server/protocol/server_impl.h"
 
@@ -33,7 +34,7 @@ Result<Json> run_tool(const ToolSpec& tool, const Json& args, RequestContext& co
   try {
     value = tool.call(coerced, context);
   } catch (const std::exception& e) {
-    return fail(ErrorKind::Internal, tool.name + " failed unexpectedly: " + e.what());
+    return unexpected_failure(tool.name, e);
   }
   if (!value || tool.returns_content || tool.output_schema.empty()) return value;
   // Clients refuse what does not conform, with an error that names neither tool nor field: better to say it ourselves.

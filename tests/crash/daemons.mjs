@@ -73,6 +73,7 @@ test('daemon and shims killed at random under eight agents', async (ws) => {
 
   // Repeats one call under one key until it is acknowledged: what an agent does whose connection broke.
   async function insist(index, name, args) {
+    let told;
     for (let tries = 0; tries < 400 && !fault; tries++) {
       if (!agents[index] || agents[index].ended) {
         agents[index] = new Agent(ws);
@@ -81,7 +82,7 @@ test('daemon and shims killed at random under eight agents', async (ws) => {
       const reply = await agents[index].tool(name, args);
       if (reply?.result && !reply.result.isError) return reply.result.structuredContent;
       // What a killed daemon leaves behind is told as such; everything else is a fault of ours.
-      const told = reply?.result?.isError ? JSON.stringify(reply.result.structuredContent ?? reply.result) : JSON.stringify(reply?.error ?? null);
+      told = reply?.result?.isError ? JSON.stringify(reply.result.structuredContent ?? reply.result) : JSON.stringify(reply?.error ?? null);
       if (/campaign-done/.test(told)) {  // eight experiments without a keep: a search takes it up again, and makes one of its own
         await agents[index].tool('amk_autoresearch', { model: 'toy', gpu: 'h100', device: 'cpu', iters: 1, reopen: true, wait_s: 20 });
         continue;
@@ -89,7 +90,7 @@ test('daemon and shims killed at random under eight agents', async (ws) => {
       if (reply && !/daemon|lost|unavailable|connection|restart|stop/i.test(told)) throw new Error(`${name}: ${told.slice(0, 400)}`);
       await sleep(20 + draw(60));
     }
-    throw new Error(`${name} was not acknowledged in 400 tries`);
+    throw new Error(`${name} was not acknowledged in 400 tries: ${told?.slice(0, 400)}`);
   }
   async function work(index) {
     for (let n = 0; !stop; n++) {

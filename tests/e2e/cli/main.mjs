@@ -4,6 +4,7 @@ import './campaign.mjs';
 import './generate.mjs';
 import './instruction.mjs';
 import './http.mjs';
+import './limits.mjs';
 import './setup.mjs';
 import './shims.mjs';
 

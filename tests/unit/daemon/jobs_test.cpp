@@ -213,6 +213,12 @@ TEST_CASE("the journal hears of starts and ends; after a restart results are the
   CHECK(jobs.get(lost)->state == JobState::Lost);
   CHECK(jobs.get(lost)->error->kind == ErrorKind::Unavailable);
   CHECK(journal.rows[lost].state == JobState::Lost);
+  // … and after one more restart, when its record says that it was lost.
+  JobManager later({.journal = &journal});
+  CHECK(later.get(lost)->state == JobState::Lost);
+  const std::string anew = later.start({.kind = "k", .request_key = "lostkey", .run = gives(2)})->job_id;
+  CHECK(anew != lost);
+  CHECK(later.wait(anew, 20)->result == 2);
   CHECK(jobs.start({.kind = "k", .request_key = "lostkey", .run = gives(2)})->job_id != lost);
 }
 
