@@ -100,7 +100,13 @@ void ThreadPool::for_ranges(std::int64_t count, std::int64_t grain, const std::f
     s.open = true;
     ++s.loop;
   }
-  s.start.notify_all();
+  // No more of them than there are ranges for: of thirty workers that wake for four ranges most only stand in each other's way.
+  const std::int64_t helpers = (count + grain - 1) / grain - 1;
+  if (helpers >= static_cast<std::int64_t>(s.workers.size())) {
+    s.start.notify_all();
+  } else {
+    for (std::int64_t i = 0; i < helpers; ++i) s.start.notify_one();
+  }
   s.drain();
   std::unique_lock lock(s.mutex);
   s.open = false;  // on a busy machine a worker may not have woken yet: it is not waited for

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
+#include <system_error>
+#include <thread>
 
 #include "core/base/parallel.h"
 #include "core/base/random.h"
@@ -110,21 +113,34 @@ Result<std::unique_ptr<GpuOracle>> GpuOracle::create(const std::shared_ptr<const
   for (int i = 0; i < plan.tokens; ++i) tokens.push_back(static_cast<int>(rng.below(static_cast<std::uint64_t>(spec.vocab))));
   const int reach = plan.positions.empty() ? 0 : plan.positions.back() + 1;
   std::unique_ptr<GpuOracle> out(new GpuOracle(weights, std::max(1, reach)));
-  std::vector<std::vector<float>> expected, low;
-  std::size_t next = 0;
-  for (int p = 0; p < reach; ++p) {
-    if (stop.stop_requested()) return fail(ErrorKind::Cancelled, "cancelled while the oracle ran");
-    AMK_TRY(exact, out->oracle_.step(tokens[static_cast<std::size_t>(p)]));
-    AMK_TRY(rounded, out->native_.step(tokens[static_cast<std::size_t>(p)]));
-    if (p != plan.positions[next]) continue;
-    expected.emplace_back(exact.begin(), exact.end());
-    low.emplace_back(rounded.begin(), rounded.end());
-    ++next;
+  using Logits = std::vector<std::vector<float>>;
+  const auto run = [&](auto& forward) -> Result<Logits> {
+    Logits at_positions;
+    for (int p = 0; p < reach; ++p) {
+      if (stop.stop_requested()) return fail(ErrorKind::Cancelled, "cancelled while the oracle ran");
+      AMK_TRY(logits, forward.step(tokens[static_cast<std::size_t>(p)]));
+      if (p == plan.positions[at_positions.size()]) at_positions.emplace_back(logits.begin(), logits.end());
+    }
+    return at_positions;
+  };
+  // Side by side: the steps of a small model are too short to keep many cores busy.
+  Result<Logits> low = Logits{};
+  std::optional<std::jthread> beside;
+  try {
+    beside.emplace([&] { low = run(out->native_); });
+  } catch (const std::system_error&) {  // no thread to be had: one after the other
   }
+  Result<Logits> expected = run(out->oracle_);
+  if (beside)
+    beside->join();
+  else
+    low = run(out->native_);
+  if (!expected) return tl::unexpected<Error>(expected.error());
+  if (!low) return tl::unexpected<Error>(low.error());
   const int begin = reach - fresh_tokens(spec.vocab, reach);
   out->oracle_.rewind(begin);
   out->native_.rewind(begin);
-  out->reference_ = GpuReference::of(spec.vocab, plan, std::move(tokens), std::move(expected), std::move(low));
+  out->reference_ = GpuReference::of(spec.vocab, plan, std::move(tokens), std::move(*expected), std::move(*low));
   return out;
 }
 

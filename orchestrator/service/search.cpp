@@ -99,6 +99,7 @@ Status prime(Service::Impl& impl, Run& run, const SearchRequest& request, bool r
   if (!request.cold && listens) {
     AMK_TRY(learned, workspace_prior(impl, run.opened, run.campaign.id, request.seed));
     options.prior = learned.prior;
+    options.prior_is_model = learned.report.chosen == "cost-model";
     run.prior = to_json(learned.report);
   }
   AMK_TRY(strategy, make_strategy(request.strategy.empty() ? kDefaultStrategy : request.strategy, workload.space(), options));

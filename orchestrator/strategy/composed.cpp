@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "orchestrator/strategy/moves.h"
@@ -15,7 +16,7 @@ constexpr double kWon = 0.9;                                // of the favourite'
 constexpr int kFollowed = 6;                                // … until it has not improved for so many evaluations; then the sweep goes on
 constexpr std::size_t kInitial = 5, kInitialWithPrior = 3;  // points before any model is asked
 constexpr int kPatience = 12;                               // evaluations without a better best
-constexpr double kLead = 1, kStalled = 0.8;                 // the Gaussian process's share of the turns
+constexpr double kLead = 1, kStalled = 0.9;                 // the Gaussian process's share of the turns
 constexpr double kBetter = 0.995;                           // a best that is better by more than noise
 
 std::optional<Point> next_start(std::vector<Point>& start, const Archive& archive) {
@@ -54,7 +55,7 @@ void SingleStrategy::tell(const Observation& observation) {
 }
 
 Portfolio::Portfolio(const SearchSpace& space, const StrategyOptions& options)
-    : space_(space), archive_(space_), rng_(options.seed), start_(options.start) {
+    : space_(space), archive_(space_), rng_(options.seed), start_(options.start), shuns_slow_(options.prior_is_model) {
   if (options.prior) trend_ = Trend::create(options.prior, archive_, rng_);
   arms_.push_back({gaussian_proposer(trend_)});
   arms_.push_back({surrogate_proposer()});
@@ -95,7 +96,8 @@ bool Portfolio::prior_convinces() const {
 }
 
 // A start without models. Cold: points spread over the space. With a prior: its favourites and spread points in turn; when the favourites do
-// not stand out, the spread points of a cold start follow in full, so that a wrong prior costs its favourites and no more.
+// not stand out, the spread points of a cold start follow in full, so that a wrong prior costs its favourites and no more. A model of this
+// very workload and device also keeps the spread points out of what it ranks low: those are many times slower and take as many times longer to judge.
 std::optional<Point> Portfolio::initial() {
   if (trend_ && favourites_asked_.size() < kFavourites && favourites_asked_.size() <= spread_asked_) {
     if (auto point = favourite()) {
@@ -108,7 +110,9 @@ std::optional<Point> Portfolio::initial() {
   const std::size_t others = archive_.asked_or_told() - std::min(archive_.asked_or_told(), favourites_asked_.size());
   if (short_start || others >= (trend_ ? kInitialWithPrior : kInitial)) return std::nullopt;
   ++spread_asked_;
-  return spread_point(archive_, rng_);
+  std::function<double(const Point&)> score;
+  if (trend_ && shuns_slow_) score = [this](const Point& p) { return trend_->at(p); };
+  return spread_point(archive_, rng_, score);
 }
 
 // One knob at a time (screening by single moves, Morris 1991) around the best favourite: for each knob the other choice that the prior likes best.
@@ -149,7 +153,7 @@ std::optional<Point> Portfolio::next() {
   if (auto point = initial()) return point;
   if (auto point = swept()) return point;
   // The Gaussian process leads: on tens of observations it is worth several of the others. When it has not improved the best for a while, the
-  // others get half of the turns, by credit a use and one time in four by lot: where the process is blind, their walks lead out.
+  // others get some of the turns, by credit a use and one time in four by lot: where the process is blind, their walks lead out.
   std::size_t chosen = 0;
   const double share = since_improvement_ < kPatience ? kLead : kStalled;
   if (rng_.uniform() >= share) {

@@ -52,6 +52,7 @@ class Portfolio : public Strategy {
   Rng rng_;
   std::vector<Point> start_;
   std::shared_ptr<const Trend> trend_;  // null without a prior
+  bool shuns_slow_;                     // the prior is a model of this workload and device
   std::unordered_set<Point, PointHash> favourites_asked_;
   std::size_t spread_asked_ = 0;
   bool sweep_planned_ = false;

@@ -11,6 +11,7 @@
 
 #include "orchestrator/strategy/gaussian_process.h"
 #include "orchestrator/strategy/moves.h"
+#include "orchestrator/strategy/niches.h"
 #include "orchestrator/strategy/proposer.h"
 #include "orchestrator/strategy/rank_correlation.h"
 #include "orchestrator/strategy/trend.h"
@@ -34,6 +35,9 @@ constexpr double kMostWanted = 0.1;
 constexpr double kDoubling = 6;
 constexpr std::size_t kScreened = 6;  // evaluations without a worthwhile improvement
 constexpr std::size_t kPlateau = 10;  // of the best, if not worse by kWorthwhile: what was moved alone from them is taken as moved from the best
+// From then on, once each knob was moved and no trend is left, so many of the suggestions go into niches (niches.h).
+constexpr double kNicheShare = 0.4;
+constexpr double kDoubt = 2;                           // factor of the deviations, in half of the suggestions
 constexpr std::size_t kElites = 5, kElitesEarly = 10;  // whose neighbourhoods are looked at
 constexpr int kSteps = 60, kFewestSteps = 6;           // of fitting weights, at each tenth more observations
 // Candidates whose deviation is computed, too: the best by mean, and some others. More while that is cheap: up to kFewShown observations.
@@ -42,6 +46,7 @@ constexpr std::size_t kExact = 128, kExactMost = 256, kFewShown = 64;
 struct Training {
   std::vector<const Point*> points;
   std::vector<double> y;  // log cost, bent
+  double bend = 0;
 };
 
 // Log costs, bent at the median of the correct ones (trend.h). Failures are no better than the median.
@@ -63,6 +68,7 @@ Training training_set(const Archive& archive) {
     for (std::size_t i = 0; i < others; ++i) all.push_back(rest[static_cast<std::size_t>(stride * static_cast<double>(i))]);
   }
   Training out;
+  out.bend = bend;
   for (const Observation* o : all) {
     const double y = o->cost ? std::log(*o->cost) : bend;
     out.points.push_back(&o->point);
@@ -99,10 +105,28 @@ class GaussianProposer final : public Proposer {
   std::optional<Point> propose(const Archive& archive, Rng& rng) override {
     if (archive.best() == nullptr || archive.observations().size() < kFewest) return spread_point(archive, rng);
     refit(archive, rng);
-    std::vector<Point> pool;
-    if (unimproved_ >= kScreened) pool = unmoved(archive);
-    if (pool.empty()) pool = candidates(archive, rng);
+    const double wanted = std::min(kMostWanted, kWorthwhile * std::exp2(static_cast<double>(unimproved_) / kDoubling));
+    if (unimproved_ >= kScreened) {
+      if (const auto pool = unmoved(archive); !pool.empty()) return most_promising(pool, best_ - wanted, rng);
+      if (!trend_ && rng.uniform() < kNicheShare) {
+        if (const auto niche = niches_.next(archive, kWorthwhile)) {
+          const auto inside = best_of(archive, *niche, kElites);
+          const double own = inside.empty() || !inside.front()->cost ? bend_ : bent(std::log(*inside.front()->cost), bend_);
+          if (const auto pool = niche_candidates(archive, *niche, inside, rng); !pool.empty()) return most_promising(pool, own - kWorthwhile, rng);
+        }
+      }
+    }
+    const auto pool = candidates(archive, rng);
     if (pool.empty()) return fresh_point(archive, rng);
+    return most_promising(pool, best_ - wanted, rng);
+  }
+
+ private:
+  // The candidate with the most expected improvement below `target`. Deviations are taken as the model says and doubled, by lot: fitted weights know
+  // nothing of the doubt about themselves, so that the model is surest where it is wrong; several measures of exploration cover for each other
+  // (several targets: Jones 2001; a portfolio of acquisitions: Hoffman, Brochu, de Freitas 2011). Not while there is a trend, which is
+  // followed as long as it leads.
+  Point most_promising(const std::vector<Point>& pool, double target, Rng& rng) const {
     std::vector<const Point*> views;
     std::vector<double> trends;
     for (const Point& p : pool) {
@@ -110,18 +134,35 @@ class GaussianProposer final : public Proposer {
       if (trend_ && trusted_) trends.push_back(trend_->at(p));
     }
     screen(views, trends, rng);
-    const auto estimates = model_->predict(views, trends);
-    const double wanted = std::min(kMostWanted, kWorthwhile * std::exp2(static_cast<double>(unimproved_) / kDoubling));
+    auto estimates = model_->predict(views, trends);
+    const double doubt = !trend_ && rng.below(2) == 0 ? kDoubt : 1;
     std::size_t chosen = 0;
     double chosen_score = -1;
     for (std::size_t i = 0; i < views.size(); ++i) {
-      const double score = expected_improvement(best_ - wanted, estimates[i]);
+      estimates[i].deviation *= doubt;
+      const double score = expected_improvement(target, estimates[i]);
       if (score > chosen_score) chosen_score = score, chosen = i;
     }
     return *views[chosen];
   }
 
- private:
+  // Neighbours of the niche's best, what the best of all would be in it, and random points moved into it.
+  static std::vector<Point> niche_candidates(const Archive& archive, Niche niche, const std::vector<const Observation*>& inside, Rng& rng) {
+    std::vector<Point> pool;
+    std::unordered_set<Point, PointHash> seen;
+    const auto add = [&](Point p) {
+      p[niche.knob] = niche.choice;
+      if (archive.valid(p) && !archive.known(p) && seen.insert(p).second) pool.push_back(std::move(p));
+    };
+    for (const Observation* o : inside)
+      for (Point& p : archive.neighbours(o->point, true)) add(std::move(p));
+    add(archive.best()->point);
+    const std::size_t others = pool_size(archive);
+    for (std::size_t i = 0; i < others; ++i)
+      if (auto p = archive.random_valid(rng, 200)) add(std::move(*p));
+    return pool;
+  }
+
   // The untried choices of one knob, the others as in the best: of those never moved alone the one with the fewest choices. Empty: all were.
   static std::vector<Point> unmoved(const Archive& archive) {
     const Observation& best = *archive.best();
@@ -170,6 +211,7 @@ class GaussianProposer final : public Proposer {
     }
     model_->fit(t.points, t.y, trends, steps, rng);
     shown_ = n;
+    bend_ = t.bend;
     best_ = *std::min_element(t.y.begin(), t.y.end());
   }
 
@@ -228,11 +270,12 @@ class GaussianProposer final : public Proposer {
 
   std::shared_ptr<const Trend> trend_;
   std::unordered_map<Point, double, PointHash> told_trends_;
+  Niches niches_;
   std::optional<GaussianProcess> model_;
   std::size_t refit_at_ = 0;
   bool trusted_ = true;         // the trend, as far as the observations go
   std::size_t shown_ = 0;       // observations that the model was shown
-  double best_ = 0;             // lowest value that the model was shown
+  double best_ = 0, bend_ = 0;  // lowest value that the model was shown; where they are bent
   std::size_t unimproved_ = 0;  // evaluations without a worthwhile improvement
 };
 

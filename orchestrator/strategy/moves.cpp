@@ -26,17 +26,26 @@ double distance(const SearchSpace& space, const Point& a, const Point& b) {
   return d;
 }
 
-std::optional<Point> spread_point(const Archive& archive, Rng& rng) {
-  constexpr int kCandidates = 30;
+std::optional<Point> spread_point(const Archive& archive, Rng& rng, const std::function<double(const Point&)>& score) {
+  constexpr std::size_t kCandidates = 30, kLeft = 10;
+  std::vector<std::pair<double, Point>> candidates;
+  while (candidates.size() < kCandidates) {
+    auto point = fresh_point(archive, rng);
+    if (!point) break;
+    const double s = score ? score(*point) : 0;
+    candidates.emplace_back(s, std::move(*point));
+  }
+  if (score && candidates.size() > kLeft) {
+    std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    candidates.resize(kLeft);
+  }
   std::optional<Point> chosen;
   double farthest = -1;
   const std::vector<const Point*> pending = archive.pending();
-  for (int i = 0; i < kCandidates; ++i) {
-    auto point = fresh_point(archive, rng);
-    if (!point) break;
+  for (auto& [s, point] : candidates) {
     double nearest = 1e300;
-    for (const Observation& o : archive.observations()) nearest = std::min(nearest, distance(archive.space(), *point, o.point));
-    for (const Point* p : pending) nearest = std::min(nearest, distance(archive.space(), *point, *p));
+    for (const Observation& o : archive.observations()) nearest = std::min(nearest, distance(archive.space(), point, o.point));
+    for (const Point* p : pending) nearest = std::min(nearest, distance(archive.space(), point, *p));
     if (nearest > farthest) farthest = nearest, chosen = std::move(point);
   }
   return chosen;

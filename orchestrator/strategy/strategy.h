@@ -32,8 +32,9 @@ class Prior {
 
 struct StrategyOptions {
   std::uint64_t seed = 1;
-  std::shared_ptr<const Prior> prior;     // may be null (--cold)
-  std::vector<Point> start;               // tried first, in order (the incumbent, the default)
+  std::shared_ptr<const Prior> prior;  // may be null (--cold)
+  bool prior_is_model = false;         // a model of this very workload and device: what it ranks low costs too much time to be tried for its own sake
+  std::vector<Point> start;            // tried first, in order (the incumbent, the default)
   std::size_t expected_evaluations = 64;  // the budget, as far as known: lets a strategy balance exploration
 };
 
