@@ -8,6 +8,8 @@ import { endProcessesOf } from '../../support/leftovers.mjs';
 
 export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../../..');
 export const binary = process.env.AMK_BINARY ?? path.join(process.env.AMK_BUILD ?? path.join(root, 'build/release'), 'server/amk');
+// Under ThreadSanitizer: what is bounded by time comes to less, and its shadow is beyond any limit of memory.
+export const sanitized = (process.env.AMK_BUILD ?? '').includes('tsan');
 export const fixtures = path.join(root, 'tests/fixtures/hf');
 
 const tests = [];

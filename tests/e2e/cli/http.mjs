@@ -22,6 +22,11 @@ test('serve --http: token, origin and a tool call', async (ws) => {
     const text = await reply.text();
     ok(text.includes('"targets"') && text.includes('rtx5090'), text.slice(0, 200));
     equal(ws.amk(['doctor']).code, 0, 'the socket serves beside it');
+    equal((await call({ authorization: `Bearer ${token}` }, { name: `no_such_tool_${token}`, arguments: { hypothesis: token }, _meta: meta })).status, 400, 'a header that contradicts the body');
+    // What is secret stands in no file of the workspace but its own: logs, database, exports, sockets' folders.
+    const holders = fs.readdirSync(ws.ws, { recursive: true }).map((name) => `${ws.ws}/${name}`).filter((file) => fs.statSync(file).isFile() && fs.readFileSync(file).includes(token));
+    equal(holders, [tokenFile], 'files that hold the token');
+    ok(fs.readdirSync(`${ws.ws}/logs`).length > 0, 'there is a log');
   } finally {
     child.kill('SIGTERM');
   }
