@@ -1,7 +1,7 @@
 // Campaigns: evidence, claims, resumption, kills, two clients.
 import fs from 'node:fs';
 import path from 'node:path';
-import { equal, ok, test } from './harness.mjs';
+import { equal, ok, patience, test } from './harness.mjs';
 
 const sleep = (ms) => new Promise((r) => setTimeout(r, ms));
 
@@ -80,7 +80,7 @@ test('autoresearch: killed and resumed ends like an uninterrupted one', async (w
     const child = ws.start(args);
     child.stdout.resume();
     child.stderr.resume();
-    const until = Date.now() + 20000;
+    const until = Date.now() + 20000 * patience;
     const wanted = 3 + 6 * round;
     for (;;) {
       await sleep(30);

@@ -1,7 +1,7 @@
 // Verbs that judge: doctor, propose, eval, loop, compile.
 import fs from 'node:fs';
 import path from 'node:path';
-import { equal, fixtures, ok, test, sanitized } from './harness.mjs';
+import { equal, fixtures, ok, sanitized, test } from './harness.mjs';
 
 const gqa = path.join(fixtures, 'llama-gqa');
 

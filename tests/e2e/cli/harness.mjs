@@ -10,6 +10,7 @@ export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '
 export const binary = process.env.AMK_BINARY ?? path.join(process.env.AMK_BUILD ?? path.join(root, 'build/release'), 'server/amk');
 // Under ThreadSanitizer: what is bounded by time comes to less, and its shadow is beyond any limit of memory.
 export const sanitized = (process.env.AMK_BUILD ?? '').includes('tsan');
+export const patience = sanitized ? 20 : 1;
 export const fixtures = path.join(root, 'tests/fixtures/hf');
 
 const tests = [];
@@ -19,7 +20,7 @@ export class Workspace {
   constructor() { this.dir = fs.mkdtempSync(path.join(os.tmpdir(), 'amk-e2e-')); this.ws = path.join(this.dir, 'ws'); }
   env(extra = {}) { return { PATH: process.env.PATH, HOME: this.dir, AMK_WORKSPACE: this.ws, ...extra }; }
   // Runs one verb to its end: {code, out (text), json, err}.
-  amk(args, { input, env, timeout = 120000 } = {}) {
+  amk(args, { input, env, timeout = 120000 * patience } = {}) {
     const r = spawnSync(binary, args, { input: input ?? '', env: this.env(env), cwd: this.dir, encoding: 'utf8', timeout, maxBuffer: 64 << 20 });
     let json;
     try { json = JSON.parse(r.stdout); } catch { json = undefined; }
