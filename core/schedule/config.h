@@ -32,7 +32,7 @@ struct Fusion {
 
 enum class SmAssignment { RoundRobin, LoadBalance, Measured, Explicit };
 enum class PageAllocation { GraphColor, Linear, None };
-enum class GemvPath { Mma, Fma };
+enum class GemvPath { Mma, Fma, Slices };
 enum class WeightLayout { Row, Packed };
 enum class Publish { Release, Confirmed, Flagged };
 enum class CounterGranularity { Vector, KvHead };

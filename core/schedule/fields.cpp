@@ -97,8 +97,10 @@ std::vector<Field> make_fields() {
       bind_kernel<&K::chunk_bytes>(enumerated("kernel_knobs.chunk_bytes", {4096, 8192, 16384, 32768}, "bytes", "one weight copy into the ring")));
   f.push_back(bind_kernel<&K::inflight_chunks>(enumerated("kernel_knobs.inflight_chunks", {1, 2, 3, 4, 6, 8}, "chunks",
                                                           "weight copies in flight per SM; more bytes in flight delay every other request")));
-  f.push_back(
-      bind_kernel<&K::gemv_path>(named("kernel_knobs.gemv_path", {"mma", "fma"}, "arithmetic of a GEMV: matrix instructions or fused multiply-add")));
+  f.push_back(bind_kernel<&K::gemv_path>(
+      named("kernel_knobs.gemv_path", {"mma", "fma", "slices"},
+            "how a GEMV is worked on: matrix instructions or fused multiply-add over a staged vector; or each warp its own slice "
+            "of the columns, fetched and multiplied alone (short vectors)")));
   f.push_back(bind_kernel<&K::weight_layout>(
       named("kernel_knobs.weight_layout", {"row", "packed"}, "order of weights in memory: rows, or 8-row units in matrix-instruction order")));
   f.push_back(

@@ -60,6 +60,8 @@ Offer offer(const Field& field, const ModelSpec& spec, const GpuTarget& target) 
     o.preferred *= 2;  // as many bytes as of 2-byte weights
   } else if (spec.dtype == DType::F32 && field.path == "kernel_knobs.gemv_path") {
     o.choices = {static_cast<std::int64_t>(GemvPath::Fma)};  // fp32 has no matrix instruction
+  } else if ((spec.dtype != DType::BF16 || spec.qk_norm) && field.path == "kernel_knobs.gemv_path") {
+    std::erase(o.choices, static_cast<std::int64_t>(GemvPath::Slices));  // slices-needs-plain-heads; publish flagged needs bf16
   } else if (spec.dtype == DType::F32 && field.path == "kernel_knobs.weight_layout") {
     o.choices = {static_cast<std::int64_t>(WeightLayout::Row)};
   } else if (field.path == "kernel_knobs.cpasync" && target.sm_major < 9) {

@@ -99,6 +99,7 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   rates.late_kv_share = k.late_kv_share;
   rates.ring_keys = (warps + 1) * 16;
   rates.task_us = k.task_us + k.task_us_per_warp * warps;
+  if (config.kernel.gemv_path == GemvPath::Slices) rates.task_us *= k.slices_task;
   rates.norm_us = k.norm_us;
   rates.attention_us = k.attention_us;
   rates.launch_us = k.launch_us;

@@ -12,11 +12,12 @@ namespace amk {
 // Fitted to 119 measured configs of three models on an H200 (bench/cost_model, docs/cost-model.md): a constant may also carry what the timeline has
 // no term for.
 struct CostConstants {
-  double launch_us = 21.7;                      // cooperative launch, and the first instruction's descriptors
-  double task_us = 0.77;                        // descriptor, role hand-over and block barrier of one task …
-  double task_us_per_warp = 0.012;              // … the barrier grows with the warps
-  double chunk_us = 0.11;                       // mbarrier wait, release and re-arm of one ring chunk
-  double norm_us = 0.14;                        // sum of squares over a block and scaling, once a task
+  double launch_us = 21.7;          // cooperative launch, and the first instruction's descriptors
+  double task_us = 0.77;            // descriptor, role hand-over and block barrier of one task …
+  double task_us_per_warp = 0.012;  // … the barrier grows with the warps
+  double chunk_us = 0.11;           // mbarrier wait, release and re-arm of one ring chunk
+  double norm_us = 0.14;            // sum of squares over a block and scaling, once a task
+  double slices_task = 0.1;         // of a task's time, what is left where no warp waits for another before its products (gemv_path slices)
   double consume_bytes_per_clock_warp = 9.45;   // mma on packed weights
   double shared_bytes_per_clock = 90.5;         // what an SM's shared memory delivers
   double fma_share = 0.71;                      // FMA on unpacked values against mma

@@ -18,7 +18,8 @@ constexpr std::int64_t kBoostChunks = 1;    // copies beyond the window while co
 constexpr int kLimbs = 3, kHeldPieces = 8;  // device/fixed_point.cuh
 constexpr int kPartialFloatsAim = 1152;     // 16 units of 8 segments
 constexpr int kTile = amk_vm::kTile;
-constexpr int kSequencesAtOnce = 4;  // of one matrix instruction: device/segment.cuh
+constexpr int kSliceBlocks = 4, kSliceRows = 32;  // device/slices.cuh: of a warp; of a group
+constexpr int kSequencesAtOnce = 4;               // of one matrix instruction: device/segment.cuh
 static_assert(kMaxBatch == amk_vm::kMaxSequences);
 
 tl::unexpected<Error> reject(const std::string& rule, const std::string& message, Json witness) {
@@ -63,7 +64,7 @@ class Planner {
     if (batch == 1) return {};
     const Json witness = {{"batch", batch}};
     if (int8_) return reject("batch-needs-stored", "several sequences need weights as stored, not int8", witness);
-    if (packed_ && config_.kernel.gemv_path == GemvPath::Fma)
+    if (packed_ && config_.kernel.gemv_path != GemvPath::Mma)
       return reject("batch-needs-mma",
                     "several sequences share a packed weight only by matrix instructions: kernel_knobs.gemv_path \"mma\", or weight_layout \"row\"",
                     witness);
@@ -131,6 +132,23 @@ class Planner {
     return out;
   }
 
+  // Slices (device/slices.cuh): what a warp can hold, and finish alone. That it goes with flagged publishing is a rule of the config.
+  Status check_slices() const {
+    if (spec_.qk_norm)
+      return reject(
+          "slices-needs-plain-heads",
+          "kernel_knobs.gemv_path \"slices\" finishes 8 rows at a time, and this model norms whole heads of q and k: gemv_path \"mma\" or \"fma\"",
+          {{"qk_norm", true}});
+    const int widest = std::max({spec_.hidden, spec_.q_rows(), spec_.intermediate}), most = kSliceBlocks * kBlockColumns * consumer_warps_;
+    if (widest > most)
+      return reject("slices-too-wide",
+                    "kernel_knobs.gemv_path \"slices\" takes vectors of at most " + std::to_string(kSliceBlocks * kBlockColumns) +
+                        " columns a warp, " + std::to_string(most) + " with threads_per_block " + std::to_string(config_.threads_per_block) +
+                        "; this model's widest has " + std::to_string(widest),
+                    {{"columns", widest}, {"most", most}});
+    return {};
+  }
+
   Status check_support() const {
     AMK_CHECK(check_batch());
     const KernelKnobs& k = config_.kernel;
@@ -151,6 +169,7 @@ class Planner {
             "flagged-needs-whole-packets",
             "kernel_knobs.publish \"flagged\" needs an intermediate size that is a multiple of 8; it is " + std::to_string(spec_.intermediate),
             {{"intermediate", spec_.intermediate}});
+      if (slices_) AMK_CHECK(check_slices());
       if (program_.instructions.size() >= 65535) return reject("flagged-tags", "more instructions than tags", {{"publish", "flagged"}});
     }
     if (spec_.dtype == DType::F32 && (k.gemv_path == GemvPath::Mma || packed_))
@@ -288,7 +307,7 @@ class Planner {
   void shape_vectors() {
     const std::int64_t batch = program_.batch;
     const auto stride = [&](std::int64_t columns) { return round_up(padded_columns(columns) * dtype_bytes(spec_.dtype), 128); };
-    const std::int64_t merge = std::int64_t{consumer_warps_} * spec_.gqa() * (spec_.head_dim + kPartialTail) * 4;
+    const std::int64_t merge = std::int64_t{consumer_warps_} * spec_.gqa() * (spec_.head_dim + kPartialTail) * 4 * (slices_ ? 2 : 1);
     wide_stride_ = stride(spec_.intermediate);
     act_stride_ = stride(std::max(spec_.hidden, spec_.q_rows()));
     act_bytes_ = round_up(std::max(batch * act_stride_, merge), 128);
@@ -322,6 +341,10 @@ class Planner {
       slot_arrivals_ = std::max(slot_arrivals_, s->segs_per_chunk);
       const int heads = spec_.qk_norm && s == &hidden_ ? spec_.head_dim / kRowUnit : 1;
       partial_floats_ = std::max({partial_floats_, s->stride() * heads, std::min(s->stride() * kBatchUnitsMax, aim)});
+    }
+    if (slices_) {  // sums of all warps of a group's rows and of the squares, and a word; device/attention_slices.cuh
+      const int quads = (consumer_warps_ + 3) / 4;
+      partial_floats_ = std::max(partial_floats_, (kSliceRows + 1) * (quads + (quads % 2 == 0 ? 1 : 0)) * 4 + 4);
     }
     partial_floats_ = static_cast<int>(round_up(partial_floats_, 32));
     if (batch > 1) partial_floats_ += kRowUnit;  // four sequences' sums of a unit, stored at once, on different banks
@@ -503,7 +526,8 @@ class Planner {
     define("ACT_STRIDE", act_stride_);
     define("WIDE_SLOTS", wide_slots_);
     define("WIDE_STRIDE", wide_stride_);
-    define("MMA", config_.kernel.gemv_path == GemvPath::Mma ? 1 : 0);
+    define("MMA", config_.kernel.gemv_path != GemvPath::Fma ? 1 : 0);
+    define("SLICES", slices_ ? 1 : 0);
     define("PACKED", packed_ ? 1 : 0);
     define("PUBLISH", config_.kernel.publish == Publish::Confirmed ? 1 : config_.kernel.publish == Publish::Flagged ? 2 : 0);
     define("KV_NOW", kv_now_);
@@ -540,6 +564,7 @@ class Planner {
   const bool persistent_ = program_.step_sync == StepSync::Persistent;
   const bool int8_ = spec_.weight_format == WeightFormat::Int8;
   const int element_ = dtype_bytes(spec_.matrix_dtype());
+  const bool slices_ = config_.kernel.gemv_path == GemvPath::Slices;
   bool bulk_ = true, packed_ = true;
   int consumer_warps_ = 0;
   std::int64_t slots_ = 0, slot_bytes_ = 0;

@@ -34,6 +34,7 @@ constexpr u32 kCacheGroup = AMK_CACHE_GROUP, kCacheRingFrom = AMK_CACHE_RING_FRO
 static_assert(!kAttentionMma || (kKvType == kBF16 && kActType == kBF16 && kWeightType == kBF16 && kHeadDim % 32 == 0 && kHeadDim <= 128 && kGqa <= 8),
               "what the instructions can do");
 constexpr bool kMma = AMK_MMA, kPackedLayout = AMK_PACKED;
+constexpr bool kSlices = AMK_SLICES;  // slices.cuh
 constexpr bool kConfirmed = AMK_PUBLISH == 1, kFlagged = AMK_PUBLISH == 2;
 constexpr u32 kKvNow = AMK_KV_NOW;  // flagged: where in the arena this step's k and v rows are published besides the cache
 constexpr bool kHoist = AMK_HOIST;  // the ring is long enough that a warp may open a task's first segment before the task's wait

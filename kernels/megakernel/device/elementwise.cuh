@@ -189,7 +189,7 @@ __device__ __forceinline__ void argmax(const Block& block, const Params& p, cons
 
 // The task's output is stored and its signal sent when this returns in thread 0; the others run ahead only to the next barrier.
 __device__ __noinline__ bool elementwise(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
-  if (!wait_dependencies(block, p, task, index)) return false;
+  if (!wait_dependencies(block, p, task, index, kSlices ? kWaitPackets : kWaitCounters)) return false;
   Publisher out;
   out.tag = tag_base(p) + task.tag;
   // Of several sequences these run at every position: pos_lo is 0 for them.

@@ -2,6 +2,9 @@
 #include "attention_mma.cuh"
 #include "elementwise.cuh"
 #include "gemv.cuh"
+#if AMK_SLICES
+#include "slices.cuh"
+#endif
 
 namespace amk_vm {
 
@@ -42,6 +45,9 @@ __device__ __forceinline__ bool next_step(const Block& block, const Params& p) {
 }
 
 __device__ __forceinline__ void consume(const Block& block, const Params& p, u32 task_count) {
+#if AMK_SLICES
+  consume_slices(block, p, task_count);
+#else
   Consumer consumer;
   if (kPersistent && p.steps > 1) prefetch_rope(p, 1);
 #pragma unroll 1
@@ -54,6 +60,7 @@ __device__ __forceinline__ void consume(const Block& block, const Params& p, u32
     ++i;
     if (kPersistent && i == task_count && next_step(block, p)) i = 0;
   }
+#endif
   if (threadIdx.x == 0 && block.aborted() != 0) report_abort(block, p);
 }
 

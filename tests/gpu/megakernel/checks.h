@@ -51,6 +51,7 @@ Json json_of(const std::string& text);
 
 void test_judge(const Bench& bench, Checks& checks);                // verdicts of good, rejected and hanging candidates through a worker process
 void test_fixtures(const Bench& bench, Checks& checks);             // every checkpoint against the gate, and greedy ids against the oracle's
+void test_slices(const Bench& bench, Checks& checks);               // gemv_path "slices"
 void test_knobs(const Bench& bench, Checks& checks);                // every compiled-in knob on toy and small
 void test_contexts(const Bench& bench, Checks& checks);             // thousands of positions against the oracle
 void test_kv_ring(const Bench& bench, Checks& checks);              // the cache through the ring: the bits of the warps' own loads
@@ -59,6 +60,7 @@ void test_racecheck_kv_direct(const Bench& bench, Checks& checks);  // the same 
 void test_racecheck_kv_ring(const Bench& bench, Checks& checks);    // likewise, with full barriers
 void test_batch(const Bench& bench, Checks& checks);                // several sequences a launch, each to the bit as it is alone
 void test_wrong(const Bench& bench, Checks& checks);                // a suite of wrong kernels, all refused
+void test_wrong_slices(const Bench& bench, Checks& checks);         // likewise, of slices
 void test_wrong_int8(const Bench& bench, Checks& checks);           // likewise, of int8 products
 void test_instruction(const Bench& bench, Checks& checks);          // every instruction kind alone
 void test_steps(const Bench& bench, Checks& checks);                // several steps a launch, each to the bit as by one

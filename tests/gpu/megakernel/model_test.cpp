@@ -138,6 +138,55 @@ void test_knobs(const Bench& bench, Checks& checks) {
   }
 }
 
+namespace {
+bool decode_twice(GpuModel& model, const std::string& label, const ScheduleConfig& config, int tokens, Checks& checks);
+}
+
+// gemv_path "slices": every fixture that it takes, and what decides its code: warps (blocks of columns a warp, warps without any), groups of units,
+// splits, rows of a task.
+void test_slices(const Bench& bench, Checks& checks) {
+  const auto variant = [&](const char* rest) {
+    auto config = config_of(std::string("{") + rest + "}");
+    if (checks.check(config, rest)) {
+      config->fusion.combine_o = true;
+      config->smem_bytes_per_block = 0;
+      config->kernel.publish = Publish::Flagged;
+      config->kernel.gemv_path = GemvPath::Slices;
+    }
+    return config;
+  };
+  int taken = 0;
+  for (const std::string& path : bench.fixture_models()) {
+    auto model = bench.model(path, 160);
+    if (!checks.check(model, path + " opens")) continue;
+    const ModelSpec& spec = (*model)->spec();
+    if (spec.dtype != DType::BF16 || spec.qk_norm || spec.head_dim % 32 != 0 || spec.head_dim > 128 || spec.intermediate % 8 != 0) continue;
+    const auto reference = reference_of(**model, 160, checks);
+    if (reference == nullptr) continue;
+    ++taken;
+    for (const char* rest : {R"("tiling":{"attention":{"kv_block":64}},"threads_per_block":384)", R"("threads_per_block":160)"})
+      if (const auto config = variant(rest))
+        gate(**model, *reference, *config, std::filesystem::path(path).filename().string() + ", " + rest, checks);
+  }
+  checks.check(taken > 0 || bench.fixture_models().empty(), "some fixture is taken");
+  auto model = bench.model("small", 1200);
+  if (!checks.check(model, "small opens")) return;
+  if (const auto reference = reference_of(**model, 1200, checks)) {
+    for (const char* rest : {R"("threads_per_block":384)", R"("threads_per_block":416,"tiling":{"attention":{"kv_block":64},"gemv":{"N_tile":8}})",
+                             R"("threads_per_block":544,"tiling":{"attention":{"kv_block":128}})", R"("threads_per_block":1024)",
+                             R"("threads_per_block":128)", R"("threads_per_block":192,"tiling":{"attention":{"kv_block":512},"gemv":{"N_tile":512}})",
+                             R"("threads_per_block":384,"sm_assignment":"round_robin","page_allocation":"none","tiling":{"gemv":{"N_tile":24}})",
+                             R"("threads_per_block":384,"page_allocation":"linear","kernel_knobs":{"counters":"kv_head"})"})
+      if (const auto config = variant(rest)) gate(**model, *reference, *config, std::string("small, slices, ") + rest, checks);
+  }
+  auto smollm = bench.model("smollm2-135m", 1024);
+  if (!checks.check(smollm, "smollm2-135m opens")) return;
+  for (const char* rest : {R"("threads_per_block":384,"tiling":{"attention":{"kv_block":256},"gemv":{"N_tile":8}})",
+                           R"("threads_per_block":416,"tiling":{"attention":{"kv_block":64},"gemv":{"N_tile":8}})"})
+    if (const auto config = variant(rest))
+      if (!decode_twice(**smollm, std::string("smollm2-135m, slices, ") + rest, *config, bench.quick ? 100 : 1000, checks)) return;
+}
+
 // Positions up to 4,095: warps take several tiles of a split in turn, every split is awake, and the combine reads more of them than one trip brings.
 void test_contexts(const Bench& bench, Checks& checks) {
   constexpr int kTokens = 4096;
@@ -182,6 +231,7 @@ void few_steps(const Bench& bench, Checks& checks, const PlanOptions& options) {
       {"{}", R"({"fusion_grouping":[]})", kRowMajor, R"({"kernel_knobs":{"gemv_path":"fma"}})", R"({"smem_bytes_per_block":0})",
        R"({"kernel_knobs":{"cpasync":true}})", R"({"kernel_knobs":{"publish":"confirmed"}})",
        R"({"tiling":{"attention":{"kv_block":512}},"kernel_knobs":{"publish":"flagged"}})",
+       R"({"tiling":{"attention":{"kv_block":512}},"threads_per_block":384,"smem_bytes_per_block":0,"kernel_knobs":{"publish":"flagged","gemv_path":"slices"}})",
        R"({"fusion_grouping":[["norm","qkv","rope","kv_append"],["attention"],["combine","o_proj","add"],["norm","gate_up","silu_mul"],["down","add"],["norm","lm_head","argmax"]]})"}) {
     const auto config = config_of(text);
     if (!checks.check(config, text)) continue;

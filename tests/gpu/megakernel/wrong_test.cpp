@@ -1,6 +1,7 @@
 // Bad candidates: kernels that compute something else must fail the gate; ones that hang or crash must be named and survived.
 #include <algorithm>
 #include <functional>
+#include <span>
 
 #include "core/base/json.h"
 #include "core/program/packing.h"
@@ -115,31 +116,24 @@ void test_wrong(const Bench& bench, Checks& checks) {
   }
 }
 
-// Kernels with one line of their source changed, on an int8 model: what only its products can get wrong.
-void test_wrong_int8(const Bench& bench, Checks& checks) {
-  auto opened = bench.model("small@int8", 300);
-  if (!checks.check(opened, "small@int8 opens")) return;
+namespace {
+
+// A kernel with one line of its source changed. No file: nothing is.
+struct Change {
+  const char *name, *file, *from, *to;
+};
+
+// Each must fail the gate, and the one that changes nothing pass it.
+void refuse(const Bench& bench, const char* model_name, const ScheduleConfig& config, std::span<const Change> changes, Checks& checks) {
+  auto opened = bench.model(model_name, 300);
+  if (!checks.check(opened, std::string(model_name) + " opens")) return;
   GpuModel& model = **opened;
   const auto reference = GpuReference::create(model.weights(), GpuReference::plan(model.spec(), 300, 3), 9, {});
   if (!checks.check(reference, "reference")) return;
   const auto compiler = NvrtcCompiler::open();
   const auto cache = BuildCache::open(bench.cache);
-  const auto built = model.build(ScheduleConfig{});
+  const auto built = model.build(config);
   if (!checks.check(built, "builds") || !checks.check(compiler, "compiler") || !checks.check(cache, "cache")) return;
-  struct Change {
-    const char *name, *file, *from, *to;
-  };
-  const Change changes[] = {
-      {"nothing", "epilogue.cuh", "", ""},
-      {"scales dropped", "epilogue.cuh", "sum *= row < 32 ? scale[0] * vector_scale : rows[row];", "sum *= vector_scale;"},
-      {"the next row's scale", "epilogue.cuh", "task.layer)) + first;", "task.layer)) + first + 1;"},
-      {"another matrix' scales", "epilogue.cuh", "scale_offset(task.matrix,", "scale_offset(task.matrix == kDown ? kO : task.matrix,"},
-      {"sign bits of weights as magnitudes", "segment_int8.cuh", "s32.s8.s8.s32", "s32.u8.s8.s32"},
-      {"the vector's bytes unsigned", "fixed_point.cuh", "__byte_perm(a, b, 0x7632) ^ 0x80808080u", "__byte_perm(a, b, 0x7632)"},
-      {"the last limb lost", "segment_int8.cuh", "65536.0f", "0.0f"},
-      {"halves of a lane's columns swapped", "segment_int8.cuh", "lane / 4 % 2 * 32", "(lane / 4 % 2 ^ 1) * 32"},
-      {"another power of two", "fixed_point.cuh", "(bounded - 21) << 23", "(bounded - 20) << 23"},
-  };
   for (const Change& change : changes) {
     BuiltCandidate candidate = *built;
     const bool nothing = change.from[0] == '\0';
@@ -163,6 +157,50 @@ void test_wrong_int8(const Bench& bench, Checks& checks) {
     const auto outcome = (*reference)->compare(run->logits, next, true);
     checks.check(outcome.correct == nothing, std::string(nothing ? "passes unchanged: " : "refused: ") + change.name + " " + outcome.failure);
   }
+}
+
+}  // namespace
+
+// What only the products of an int8 model can get wrong.
+void test_wrong_int8(const Bench& bench, Checks& checks) {
+  const Change changes[] = {
+      {"nothing", "epilogue.cuh", "", ""},
+      {"scales dropped", "epilogue.cuh", "sum *= row < 32 ? scale[0] * vector_scale : rows[row];", "sum *= vector_scale;"},
+      {"the next row's scale", "epilogue.cuh", "task.layer)) + first;", "task.layer)) + first + 1;"},
+      {"another matrix' scales", "epilogue.cuh", "scale_offset(task.matrix,", "scale_offset(task.matrix == kDown ? kO : task.matrix,"},
+      {"sign bits of weights as magnitudes", "segment_int8.cuh", "s32.s8.s8.s32", "s32.u8.s8.s32"},
+      {"the vector's bytes unsigned", "fixed_point.cuh", "__byte_perm(a, b, 0x7632) ^ 0x80808080u", "__byte_perm(a, b, 0x7632)"},
+      {"the last limb lost", "segment_int8.cuh", "65536.0f", "0.0f"},
+      {"halves of a lane's columns swapped", "segment_int8.cuh", "lane / 4 % 2 * 32", "(lane / 4 % 2 ^ 1) * 32"},
+      {"another power of two", "fixed_point.cuh", "(bounded - 21) << 23", "(bounded - 20) << 23"},
+  };
+  refuse(bench, "small@int8", ScheduleConfig{}, changes, checks);
+}
+
+// What only slices can get wrong.
+void test_wrong_slices(const Bench& bench, Checks& checks) {
+  ScheduleConfig config;
+  config.threads_per_block = 384;
+  config.smem_bytes_per_block = 0;
+  config.attention_kv_block = 128;
+  config.fusion.combine_o = true;
+  config.kernel.publish = Publish::Flagged;
+  config.kernel.gemv_path = GemvPath::Slices;
+  const Change changes[] = {
+      {"nothing", "slices.cuh", "", ""},
+      {"a warp's sums forgotten", "slices.cuh", "(q[0].x + q[0].y)", "q[0].x"},
+      {"the norm's scale forgotten", "slices.cuh", "if (norm) v *=", "if (false) v *="},
+      {"pairs of the vector in another order", "slices.cuh", "from + 2 * k", "from + 2 * (k ^ 1)"},
+      {"rotation the other way", "slices.cuh", "first_half ? -block.rope()", "first_half ? block.rope()"},
+      {"up through silu", "slices.cuh", "silu(v) * other", "silu(other) * v"},
+      {"the residual forgotten", "slices.cuh", "v + __uint_as_float(static_cast<u32>(residual))", "v"},
+      {"the second half of a block's columns twice", "slices.cuh", "at + 512, there", "at, there"},
+      {"the key of this step in the other half", "attention_slices.cuh", "in_tile / 2 % 2;", "1 - in_tile / 2 % 2;"},
+      {"the value of this step at another position", "attention_slices.cuh", "in_tile % 4 == static_cast<u32>(e)",
+       "in_tile % 4 == static_cast<u32>(3 - e)"},
+      {"a warp's record forgotten", "attention_slices.cuh", "const u32 warps = tiles", "const u32 warps = tiles > 1 ? 1 : tiles"},
+  };
+  refuse(bench, "small", config, changes, checks);
 }
 
 void test_judge(const Bench& bench, Checks& checks) {

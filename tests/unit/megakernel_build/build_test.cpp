@@ -261,6 +261,44 @@ TEST_CASE("several steps a launch build within the registers of one, for every a
   }
 }
 
+TEST_CASE("slices build for every architecture without spills, where registers allow" * amk::test::needs_nvrtc()) {
+  const auto nvrtc = Nvrtc::open();
+  REQUIRE(nvrtc);
+  const auto ref = catalogue_model("smollm2-135m");
+  REQUIRE(ref);
+  struct Job {
+    const Case* on;
+    int threads, kv_block;
+    Outcome outcome = {};
+  };
+  // 12 warps have 168 registers each, 16 have 128, 17 have 96.
+  std::vector<Job> jobs;
+  for (const Case& c : kCases) jobs.push_back({&c, 384, 256});
+  jobs.push_back({&kCases[3], 416, 128});
+  jobs.push_back({&kCases[3], 512, 512});
+  in_parallel(jobs.size(), [&](std::size_t i) {
+    ScheduleConfig config;
+    config.smem_bytes_per_block = 0;
+    config.gemv_n_tile = 8;
+    config.attention_kv_block = jobs[i].kv_block;
+    config.threads_per_block = jobs[i].threads;
+    config.fusion.combine_o = true;
+    config.kernel.publish = Publish::Flagged;
+    config.kernel.gemv_path = GemvPath::Slices;
+    if ((*nvrtc)->supports(jobs[i].on->architecture)) jobs[i].outcome = build(*jobs[i].on, ref->spec, config);
+  });
+  for (const Job& job : jobs) {
+    CAPTURE(job.on->architecture);
+    CAPTURE(job.threads);
+    if (!(*nvrtc)->supports(job.on->architecture)) continue;
+    MESSAGE(job.on->architecture << " " << job.threads << ": " << job.outcome.registers << " registers, " << job.outcome.spills << " spilled");
+    CHECK_MESSAGE(job.outcome.error.empty(), job.outcome.error);
+    CHECK(job.outcome.registers > 0);
+    CHECK(job.outcome.registers <= (job.threads == 384 ? 168 : 128));
+    CHECK(job.outcome.spills <= (job.threads == 384 ? 0 : 128));
+  }
+}
+
 TEST_CASE("every instruction kind alone builds for every architecture" * amk::test::needs_nvrtc()) {
   const auto nvrtc = Nvrtc::open();
   REQUIRE(nvrtc);

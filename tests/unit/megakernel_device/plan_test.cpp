@@ -175,6 +175,22 @@ TEST_CASE("plan: what the virtual machine or the device cannot do is rejected by
   wide_heads.head_dim = 160;
   CHECK(rule_of(plan_of(flagged, wide_heads, kHopper)) == "flagged-needs-mma-attention");
 
+  // Slices: a warp holds four blocks of 64 columns, so llama-3.2-1b's 8,192 need 32 consumer warps, one more than there are; smollm2's 1,536 six.
+  ScheduleConfig slices = flagged;
+  slices.kernel.gemv_path = GemvPath::Slices;
+  slices.smem_bytes_per_block = 0;
+  slices.threads_per_block = 1024;
+  CHECK(rule_of(plan_of(slices, spec, kHopper)) == "slices-too-wide");
+  const ModelSpec narrow = spec_named("smollm2-135m");
+  CHECK(rule_of(plan_of(slices, narrow, kHopper)).empty());
+  slices.threads_per_block = 7 * 32;
+  CHECK(rule_of(plan_of(slices, narrow, kHopper)).empty());
+  slices.threads_per_block = 6 * 32;
+  CHECK(rule_of(plan_of(slices, narrow, kHopper)) == "slices-too-wide");
+  ModelSpec normed = narrow;
+  normed.qk_norm = true;
+  CHECK(rule_of(plan_of(slices, normed, kHopper)) == "slices-needs-plain-heads");
+
   ScheduleConfig large;
   large.smem_bytes_per_block = 225280;
   const auto too_large = plan_of(large, spec, kHopper);

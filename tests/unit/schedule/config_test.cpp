@@ -117,7 +117,7 @@ TEST_CASE("wrong types and values are refused by dotted key, value and what is a
   CHECK(refusal(R"({"threads_per_block":300})") == "threads_per_block is 300; accepted: integers from 128 to 1024 in steps of 32");
   CHECK(refusal(R"({"page_allocation":"colour"})") == "page_allocation is \"colour\"; accepted: \"graph_color\", \"linear\", \"none\"");
   CHECK(refusal(R"({"kernel_knobs":{"cpasync":1}})") == "kernel_knobs.cpasync is 1; accepted: true, false");
-  CHECK(refusal(R"({"kernel_knobs":{"gemv_path":0}})") == "kernel_knobs.gemv_path is 0; accepted: \"mma\", \"fma\"");
+  CHECK(refusal(R"({"kernel_knobs":{"gemv_path":0}})") == "kernel_knobs.gemv_path is 0; accepted: \"mma\", \"fma\", \"slices\"");
   CHECK(refusal(R"({"kernel_knobs":[]})") == "kernel_knobs is []; accepted: an object");
   CHECK(refusal(R"({"tiling":8})") == "tiling is 8; accepted: an object");
   CHECK(refusal("[]") == "config is []; accepted: an object");

@@ -96,6 +96,23 @@ TEST_CASE("static rules, each by hand at its edge") {
   CHECK(violated_rule(config)->name == "mma-needs-packed");
   config.kernel.gemv_path = GemvPath::Fma;
   CHECK(violated_rule(config) == nullptr);
+
+  // Slices: every one of its conditions alone.
+  ScheduleConfig slices;
+  slices.kernel.gemv_path = GemvPath::Slices;
+  slices.kernel.publish = Publish::Flagged;
+  slices.smem_bytes_per_block = 0;
+  CHECK(violated_rule(slices) == nullptr);
+  const auto with = [&](auto change) {
+    ScheduleConfig changed = slices;
+    change(changed);
+    const ConfigRule* rule = violated_rule(changed);
+    return rule == nullptr ? std::string() : std::string(rule->name);
+  };
+  CHECK(with([](ScheduleConfig& c) { c.kernel.publish = Publish::Confirmed; }) == "slices-needs-flagged");
+  CHECK(with([](ScheduleConfig& c) { c.smem_bytes_per_block = 65536; }) == "slices-needs-flagged");
+  CHECK(with([](ScheduleConfig& c) { c.kernel.weight_layout = WeightLayout::Row; }) == "slices-needs-flagged");
+  CHECK(with([](ScheduleConfig& c) { c.kernel.tokens_per_launch = 2; }) == "slices-needs-flagged");
 }
 
 TEST_CASE("the space follows the device and the model") {

@@ -172,6 +172,39 @@ TEST_CASE("measured configs: within 10%, and what is slower by a fifth is predic
   }
 }
 
+// docs/lab/megakernel.md, 15.
+TEST_CASE("slices: measured configs of a small model within 10%") {
+  ModelSpec smollm2 = llama_1b();
+  smollm2.name = "smollm2-135m";
+  smollm2.hidden = 576;
+  smollm2.intermediate = 1536;
+  smollm2.layers = 30;
+  smollm2.heads = 9;
+  smollm2.kv_heads = 3;
+  smollm2.vocab = 49152;
+  const GpuTarget target = gpu("h200");
+  const struct {
+    double measured_us;
+    int threads, kv_block;
+  } points[] = {{356.1, 352, 128}, {358.3, 384, 128}, {361.1, 384, 64}, {381.4, 416, 128}};
+  for (const auto& point : points) {
+    ScheduleConfig config;
+    config.gemv_n_tile = 8;
+    config.attention_kv_block = point.kv_block;
+    config.threads_per_block = point.threads;
+    config.smem_bytes_per_block = 0;
+    config.fusion.combine_o = true;
+    config.kernel.publish = Publish::Flagged;
+    config.kernel.gemv_path = GemvPath::Slices;
+    const double us = predict(lowered(smollm2, config, target, 512), config, target, 256).latency_us;
+    CAPTURE(point.threads);
+    CAPTURE(point.kv_block);
+    CHECK(us == doctest::Approx(point.measured_us).epsilon(0.10));
+    config.kernel.gemv_path = GemvPath::Fma;
+    CHECK(us < 0.9 * predict(lowered(smollm2, config, target, 512), config, target, 256).latency_us);
+  }
+}
+
 TEST_CASE("every knob moves the prediction the way the measurements say") {
   const double base = latency([](ScheduleConfig&) {});
   SUBCASE("the window: too narrow starves the memory, too wide delays every hop") {

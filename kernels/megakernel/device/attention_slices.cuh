@@ -1,0 +1,306 @@
+// Attention where no warp waits for another before its scores (gemv_path "slices"): as attention_mma.cuh, but every warp looks for the queries, and
+// the one whose tile has this step's position for its row of keys and values, all at once; then one barrier, and the merge of the warps is published
+// as it is made.
+#pragma once
+
+#include "attention_mma.cuh"
+
+namespace amk_vm {
+
+// Packets as one lane looks for them: a word, or two neighbours.
+struct PacketOne {
+  u64 p;
+  __device__ __forceinline__ void clear() { p = 0; }
+  __device__ __forceinline__ void load(const u8* from) { asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(p) : "l"(from)); }
+  __device__ __forceinline__ bool right(u32 tag) const { return static_cast<u32>(p >> 32) == tag; }
+  __device__ __forceinline__ u32 word() const { return static_cast<u32>(p); }
+};
+struct PacketPair {
+  u64 p[2];
+  __device__ __forceinline__ void clear() { p[0] = p[1] = 0; }
+  __device__ __forceinline__ void load(const u8* from) {
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];" : "=l"(p[0]), "=l"(p[1]) : "l"(from));
+  }
+  __device__ __forceinline__ bool right(u32 tag) const { return static_cast<u32>(p[0] >> 32) == tag && static_cast<u32>(p[1] >> 32) == tag; }
+  __device__ __forceinline__ u32 low() const { return static_cast<u32>(p[0]); }
+  __device__ __forceinline__ u32 high() const { return static_cast<u32>(p[1]); }
+};
+
+// As load_packets (block.cuh), for packets of any kind. The warp is together again at the end.
+template <int N, class Packet, class From, class Wanted>
+__device__ __forceinline__ void look_for(const Block& block, const Params& p, u32 index, u32 tag, Packet (&packets)[N], From from, Wanted wanted) {
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    packets[j].clear();
+    if (wanted(j)) packets[j].load(from(j));
+  }
+  for (u32 polls = 1;; ++polls) {
+    bool late = false;
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      if (wanted(j) && !packets[j].right(tag)) {
+        packets[j].load(from(j));
+        late = true;
+      }
+    }
+    if (!late || (polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortPackets, index))) break;
+  }
+  __syncwarp();
+}
+
+// A select each: a conditional assignment makes the compiler choose an address, and with it local memory.
+__device__ __forceinline__ void put_if(uint4& v, uint4 other, bool yes) {
+  v.x = yes ? other.x : v.x;
+  v.y = yes ? other.y : v.y;
+  v.z = yes ? other.z : v.z;
+  v.w = yes ? other.w : v.w;
+}
+
+// Barriers of all consumer warps, one a group of units or an attention tile, in turn with two of everything that lies between warps: sums, records,
+// and whether the block leaves, which one thread says before a barrier and all read behind it.
+constexpr u32 kSumStride =
+    (kConsumerWarps + 3) / 4 % 2 == 1 ? (kConsumerWarps + 3) / 4 * 4 : (kConsumerWarps + 3) / 4 * 4 + 4;  // rows on different banks
+struct Turn {
+  u32 n = 0;
+  __device__ __forceinline__ float* buffer(const Block& block, u32 which) const { return block.partials(which); }
+  // Behind the sums of 32 rows and the squares.
+  __device__ __forceinline__ volatile int& leave(const Block& block, u32 which) const {
+    return *reinterpret_cast<volatile int*>(block.partials(which) + 33 * kSumStride);
+  }
+  // Between two meetings, early: a poll's way from its data to the barrier is short.
+  __device__ __forceinline__ void say(const Block& block) const {
+    if (thread_index() == 0) leave(block, n % 2) = block.aborted();
+  }
+  __device__ __forceinline__ void meet() {
+    consumer_barrier();
+    ++n;
+  }
+  // Of the last meeting.
+  __device__ __forceinline__ bool stays(const Block& block) const { return leave(block, (n + 1) % 2) == 0; }
+};
+static_assert(!kSlices || kPartialFloats >= 33 * kSumStride + 4, "32 rows, the squares, a word");
+struct SliceSums {
+  float* base;
+  __device__ __forceinline__ SliceSums(const Block& block, const Turn& turn) : base(block.partials(turn.n % 2)) {}
+  __device__ __forceinline__ float* row(u32 i) const { return base + i * kSumStride; }
+  __device__ __forceinline__ float* squares() const { return row(32); }
+};
+
+// The cache's rows of this warp's first tile into L2: a hint.
+__device__ __forceinline__ void prefetch_attention(const Params& p, const TaskDesc& task, u32 warp, u32 lane) {
+  const int position = position_of(p, 0);
+  const SplitRange range = Ranges::range(position, task.split);
+  const u32 i = warp * kTile + lane % kTile;
+  if (i >= range.count) return;
+  const int at = Ranges::at(range, i);
+  if (at < range.low || at >= position) return;
+  const u8* row = p.kv + cache_row(0, task.layer, lane / kTile, task.head, static_cast<u32>(at)) * 2;
+#pragma unroll
+  for (u32 line = 0; line < kHeadDim * 2; line += 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(row + line));
+}
+
+__device__ __forceinline__ bool attention_slices(const Block& block, const Params& p, const TaskDesc& task, u32 index, Turn& turn) {
+  const u32 warp = thread_index() / 32, lane = thread_index() % 32, g = lane / 4, t = lane % 4;
+  const int position = position_of(p, 0);
+  const bool active = position >= task.pos_lo;
+  const SplitRange range = Ranges::range(position, task.split);
+  const u32 count = active ? range.count : 0;
+  const u8* keys = p.kv + cache_row(0, task.layer, 0, task.head, 0) * 2;
+  const u8* values = p.kv + cache_row(0, task.layer, 1, task.head, 0) * 2;
+  turn.say(block);
+  trace_starved_reset();
+  trace_mark(p, index, kMarkStart, thread_index() == 0);
+
+  const TilePlaces places(g, t);
+  // Rows [range.low, position) of a tile; the rest of it is zero.
+  const auto load = [&](TileRows& rows, u32 first) {
+    const int base = first < count ? Ranges::at(range, first) : position;  // a tile lies within one block
+    const u32 tile = first < count ? static_cast<u32>(base) : 0;
+    const auto wanted = [&](int at) { return at >= range.low && at < position; };
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const bool there = wanted(base + static_cast<int>(4 * (g / 2) + g % 2 + 2 * h));
+#pragma unroll
+      for (int c = 0; c < kKeyPieces; ++c) rows.k[h][c] = load_l2_16_if(keys + static_cast<u64>(tile) * kCacheRowBytes + places.key(h, c), there);
+    }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const bool there = wanted(base + static_cast<int>(4 * t + e));
+#pragma unroll
+      for (int d = 0; d < kValuePieces; ++d)
+        rows.v[e][d] = load_l2_16_if(values + static_cast<u64>(tile) * kCacheRowBytes + places.value(e, d),
+                                     there && (kHeadDim % 64 == 0 || d * 64 + g * 8 < kHeadDim));
+    }
+  };
+  TileRows rows;
+  load(rows, warp * kTile);
+
+  // Which tile of the split, if any, has this step's position, and which lanes of its warp.
+  const u32 block_now = static_cast<u32>(position) / kKvBlock;
+  const u32 now_at = (block_now / kSplits - range.first_block) * kKvBlock + static_cast<u32>(position) % kKvBlock;
+  const u32 tile_now = now_at / kTile, in_tile = now_at % kTile;
+  const bool now_here = active && block_now % kSplits == task.split && tile_now % kConsumerWarps == warp;
+  const u32 key_half = in_tile / 2 % 2;  // h of the lane whose 4 (g / 2) + g % 2 + 2 h is in_tile
+  const bool key_mine = now_here && g == in_tile / 4 * 2 + in_tile % 2;
+  const bool value_mine = now_here && t == in_tile / 4;
+
+  // Queries, and the row: looked for at once. Warps without a tile look for the queries too: what is published must depend on them, or it could come
+  // while others still read what its storage held before.
+  constexpr int kPieces = kKeyPieces > 0 ? kKeyPieces : 1;
+  Packets packets[2 * kPieces + kValuePieces];  // queries, keys, values
+  const u8* queries = p.activations + task.input + ((static_cast<u64>(task.head) * kGqa + g) * kHeadDim + t * 8) * 4;
+  const u8* now = p.activations + kKvNow + static_cast<u64>(task.head) * kHeadDim * 4;
+  look_for(
+      block, p, index, tag_base(p) + task.input_tag, packets,
+      [&](int i) {
+        if (i < kPieces) return queries + i * 128;
+        if (i < 2 * kPieces) return now + ((i - kPieces) * 32 + t * 8) * 4;
+        return now + (kKvRows + (i - 2 * kPieces) * 64 + g * 8) * 4;
+      },
+      [&](int i) {
+        if (i < kPieces) return active && g < kGqa;
+        if (i < 2 * kPieces) return key_mine;
+        return value_mine && (kHeadDim % 64 == 0 || (i - 2 * kPieces) * 64 + g * 8 < kHeadDim);
+      });
+  trace_mark(p, index, kMarkReady, thread_index() == 0);
+  uint4 q[kPieces];
+#pragma unroll
+  for (int c = 0; c < kPieces; ++c) q[c] = packets[c].words();
+
+  const float scale = 1.4426950408889634f * rsqrtf(static_cast<float>(kHeadDim));
+  float top = -kInfinity, total = 0.0f;
+  float out[kValuePieces * 8][2];  // heads are rows 0–7 of the product; rows 8–15 are zero and not kept
+#pragma unroll
+  for (int j = 0; j < kValuePieces * 8; ++j) out[j][0] = out[j][1] = 0.0f;
+#pragma unroll 1
+  for (u32 first = warp * kTile; first < count; first += kConsumerWarps * kTile) {
+    const int tile = Ranges::at(range, first);
+    if (first >= kConsumerWarps * kTile) load(rows, first);
+    if (tile > position) break;
+    if (now_here && first == tile_now * kTile) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+#pragma unroll
+        for (int c = 0; c < kKeyPieces; ++c) put_if(rows.k[h][c], packets[kPieces + c].words(), key_mine && key_half == static_cast<u32>(h));
+      }
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+#pragma unroll
+        for (int d = 0; d < kValuePieces; ++d)
+          put_if(rows.v[e][d], packets[2 * kPieces + d].words(), value_mine && in_tile % 4 == static_cast<u32>(e));
+      }
+    }
+    float s[2][4] = {};
+#pragma unroll
+    for (int c = 0; c < kKeyPieces; ++c) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const uint4 k = rows.k[h][c];
+        mma16816(s[h], q[c].x, 0, q[c].y, 0, k.x, k.y);
+        mma16816(s[h], q[c].z, 0, q[c].w, 0, k.z, k.w);
+      }
+    }
+    const int base = tile + static_cast<int>(4 * t);
+    float score[4];
+    float next = top;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int at = base + e;
+      score[e] = at >= range.low && at <= position ? s[e / 2][e % 2] * scale : -kInfinity;
+      next = fmaxf(next, score[e]);
+    }
+    next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 1));
+    next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 2));
+    const float keep = next == -kInfinity ? 0.0f : fast_exp2(top - next);
+    top = next;
+    total *= keep;
+    float weight[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      weight[e] = next == -kInfinity ? 0.0f : fast_exp2(score[e] - next);
+      total += weight[e];
+    }
+    const u32 a0 = pack_bf16(weight[0], weight[1]), a2 = pack_bf16(weight[2], weight[3]);
+#pragma unroll
+    for (int d = 0; d < kValuePieces; ++d) {
+      const uint4(&v)[4][kValuePieces] = rows.v;
+      const u32 words[4][4] = {{v[0][d].x, v[1][d].x, v[2][d].x, v[3][d].x},
+                               {v[0][d].y, v[1][d].y, v[2][d].y, v[3][d].y},
+                               {v[0][d].z, v[1][d].z, v[2][d].z, v[3][d].z},
+                               {v[0][d].w, v[1][d].w, v[2][d].w, v[3][d].w}};
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        float c[4] = {out[d * 8 + j][0] * keep, out[d * 8 + j][1] * keep, 0.0f, 0.0f};
+        const u32 selector = j % 2 == 0 ? 0x5410 : 0x7632;
+        mma16816(c, a0, 0, a2, 0, permute(words[j / 2][0], words[j / 2][1], selector), permute(words[j / 2][2], words[j / 2][3], selector));
+        out[d * 8 + j][0] = c[0];
+        out[d * 8 + j][1] = c[1];
+      }
+    }
+  }
+  total += __shfl_xor_sync(0xffffffffu, total, 1);
+  total += __shfl_xor_sync(0xffffffffu, total, 2);
+  trace_mark(p, index, kMarkComputed, thread_index() == 0);
+
+  // Lane t of head g holds dimensions 16t … 16t+15 of every 64. Records of two attention tiles in turn.
+  float* records = reinterpret_cast<float*>(block.act()) + turn.n % 2 * (kConsumerWarps * kGqa * kPartialRecord);
+  if (g < kGqa) {
+    float* record = records + (warp * kGqa + g) * kPartialRecord;
+#pragma unroll
+    for (int d = 0; d < kValuePieces; ++d) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (d * 64 + t * 16 + half * 8 >= kHeadDim) continue;
+        float* at = record + d * 64 + t * 16 + half * 8;
+        const float(*c)[2] = out + d * 8;
+        *reinterpret_cast<float4*>(at) = make_float4(c[0][half], c[1][half], c[2][half], c[3][half]);
+        *reinterpret_cast<float4*>(at + 4) = make_float4(c[4][half], c[5][half], c[6][half], c[7][half]);
+      }
+    }
+    if (t == 0) *reinterpret_cast<float2*>(record + kHeadDim) = make_float2(top, total);
+  }
+  turn.meet();
+
+  if (active) {
+    Publisher publish;
+    publish.tag = tag_base(p) + task.tag;
+    // Warps with a tile that has keys; the others' records weigh nothing.
+    const u32 last = static_cast<u32>(position - Ranges::at(range, 0)) / kTile + 1;
+    const u32 tiles = count == kKvBlock && last < kKvBlock / kTile ? last : count / kTile;
+    const u32 warps = tiles < kConsumerWarps ? tiles : kConsumerWarps;
+    u8* buffer = p.activations + task.output;
+#pragma unroll 1
+    for (u32 i = thread_index(); i < kGqa * kHeadDim / 2; i += kConsumers) {
+      const u32 g = i / (kHeadDim / 2), e = i % (kHeadDim / 2) * 2;
+      float all_top = -kInfinity;
+#pragma unroll 4
+      for (u32 w = 0; w < warps; ++w) all_top = fmaxf(all_top, records[(w * kGqa + g) * kPartialRecord + kHeadDim]);
+      float a = 0.0f, b = 0.0f, all_total = 0.0f;
+#pragma unroll 4
+      for (u32 w = 0; w < warps; ++w) {
+        const float* record = records + (w * kGqa + g) * kPartialRecord;
+        const float2 tail = *reinterpret_cast<const float2*>(record + kHeadDim);
+        const float2 pair = *reinterpret_cast<const float2*>(record + e);
+        const float keep = tail.x == -kInfinity ? 0.0f : fast_exp2(tail.x - all_top);
+        all_total = fmaf(keep, tail.y, all_total);
+        a = fmaf(keep, pair.x, a);
+        b = fmaf(keep, pair.y, b);
+      }
+      if constexpr (kSplits == 1) {
+        publish.pair<kActType>(buffer, (task.head * kGqa + g) * kHeadDim + e, __fdividef(a, all_total), __fdividef(b, all_total));
+      } else {
+        // All four tail words are written, so that no byte of the record is left over.
+        const u64 record = (static_cast<u64>(task.split) * kHeads + task.head * kGqa + g) * kPartialRecord;
+        if (e == 0) {
+          publish.pair<kF32>(buffer, record + kHeadDim, all_top, all_total);
+          publish.pair<kF32>(buffer, record + kHeadDim + 2, 0.0f, 0.0f);
+        }
+        publish.pair<kF32>(buffer, record + e, a, b);
+      }
+    }
+  }
+  trace_mark(p, index, kMarkPublished, thread_index() == 0);
+  return turn.stays(block);
+}
+
+}  // namespace amk_vm
