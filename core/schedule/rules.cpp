@@ -9,7 +9,7 @@ constexpr std::string_view kRingPaths[] = {"smem_bytes_per_block", "kernel_knobs
 constexpr std::string_view kWindowPaths[] = {"smem_bytes_per_block", "kernel_knobs.chunk_bytes", "kernel_knobs.inflight_chunks"};
 constexpr std::string_view kKvRingPaths[] = {"smem_bytes_per_block", "kernel_knobs.kv_path"};
 constexpr std::string_view kMmaPaths[] = {"kernel_knobs.gemv_path", "kernel_knobs.weight_layout"};
-constexpr std::string_view kSlicesPaths[] = {"kernel_knobs.gemv_path", "kernel_knobs.publish", "kernel_knobs.weight_layout", "smem_bytes_per_block",
+constexpr std::string_view kSlicesPaths[] = {"kernel_knobs.gemv_path", "kernel_knobs.publish", "kernel_knobs.weight_layout", "kernel_knobs.kv_path",
                                              "kernel_knobs.tokens_per_launch"};
 
 constexpr ConfigRule kRules[] = {
@@ -24,13 +24,12 @@ constexpr ConfigRule kRules[] = {
     {"mma-needs-packed", "matrix instructions read weights in fragment order: gemv_path mma needs weight_layout packed", kMmaPaths,
      [](const ScheduleConfig& c) { return c.kernel.gemv_path != GemvPath::Mma || c.kernel.weight_layout == WeightLayout::Packed; }},
     {"slices-needs-flagged",
-     "gemv_path slices looks for its own packets and holds its own weights: it needs publish flagged, weight_layout packed, smem_bytes_per_block 0 "
-     "(no "
-     "ring) and tokens_per_launch 1",
+     "gemv_path slices looks for its own packets and takes whole 8-row units: it needs publish flagged, weight_layout packed, kv_path direct and "
+     "tokens_per_launch 1",
      kSlicesPaths,
      [](const ScheduleConfig& c) {
        return c.kernel.gemv_path != GemvPath::Slices || (c.kernel.publish == Publish::Flagged && c.kernel.weight_layout == WeightLayout::Packed &&
-                                                         c.smem_bytes_per_block == 0 && c.kernel.tokens_per_launch == 1);
+                                                         c.kernel.kv_path == KvPath::Direct && c.kernel.tokens_per_launch == 1);
      }},
 };
 

@@ -248,6 +248,28 @@ class Planner {
     return s;
   }
 
+  // Slices: a group of units is a chunk, read by all warps in the ring's order, each giving back what it has read: none can be a turn ahead.
+  int slice_units(std::int64_t columns) const {
+    const int blocks = static_cast<int>(padded_columns(static_cast<int>(columns)) / kBlockColumns),
+              slice = (blocks + consumer_warps_ - 1) / consumer_warps_;
+    const std::int64_t held = std::min(std::max(1, kSliceBlocks / slice), consumer_warps_),
+                       unit = std::int64_t{blocks} * kBlockColumns * kRowUnit * element_;
+    return static_cast<int>(slots_ == 0 ? held : std::min(held, slot_bytes_ / unit));
+  }
+  Status shape_slices_ring() {
+    for (const int columns : {spec_.hidden, spec_.q_rows(), spec_.intermediate}) {
+      const std::int64_t unit = std::int64_t{padded_columns(columns)} * kRowUnit * element_;
+      if (unit > slot_bytes_)
+        return reject("slices-needs-whole-units",
+                      "kernel_knobs.gemv_path \"slices\" reads the ring in whole units of 8 rows, " + std::to_string(unit) +
+                          " bytes for this model's widest matrix; a slot of its ring has " + std::to_string(slot_bytes_) +
+                          ": a larger kernel_knobs.chunk_bytes, or smem_bytes_per_block 0",
+                      {{"unit", unit}, {"slot", slot_bytes_}});
+    }
+    boost_ = std::clamp<std::int64_t>(slots_ - window_, 0, kBoostChunks);
+    return {};
+  }
+
   Status shape_ring() {
     const Ring& ring = program_.ring;
     if (ring.ring_bytes > 0) {
@@ -265,6 +287,7 @@ class Planner {
     inter_ = shape_of(spec_.intermediate, slot_bytes_);
     hoist_ = slots_ == 0;
     if (slots_ == 0) return {};
+    if (slices_) return shape_slices_ring();
     // A warp must never be a whole turn of the ring ahead of the copies, or it would take one turn's barrier phase for another's: between two of its
     // segments lie at most ceil(warps / segments per chunk) chunks, and copies land at most `window` out of order (docs/megakernel-vm.md).
     AMK_CHECK(shape_cache_chunks());
@@ -342,6 +365,7 @@ class Planner {
       const int heads = spec_.qk_norm && s == &hidden_ ? spec_.head_dim / kRowUnit : 1;
       partial_floats_ = std::max({partial_floats_, s->stride() * heads, std::min(s->stride() * kBatchUnitsMax, aim)});
     }
+    if (slices_) slot_arrivals_ = consumer_warps_;
     if (slices_) {  // sums of all warps of a group's rows and of the squares, and a word; device/attention_slices.cuh
       const int quads = (consumer_warps_ + 3) / 4;
       partial_floats_ = std::max(partial_floats_, (kSliceRows + 1) * (quads + (quads % 2 == 0 ? 1 : 0)) * 4 + 4);
@@ -425,6 +449,12 @@ class Planner {
         }
         const Shape& shape = task.matrix == Matrix::O ? q_ : task.matrix == Matrix::Down ? inter_ : hidden_;
         const std::int64_t rows = packed_ ? round_up(task.row_end - task.row_begin, kRowUnit) / kRowUnit : task.row_end - task.row_begin;
+        if (slices_) {
+          const std::int64_t columns = packed_cols(spec_, task.matrix), unit = padded_columns(static_cast<int>(columns)) * kRowUnit * element_;
+          plan_.streams.push_back({desc.weight, static_cast<std::uint32_t>((task.row_end - task.row_begin + kRowUnit - 1) / kRowUnit * unit),
+                                   static_cast<std::uint32_t>(slice_units(columns) * unit), 0u});
+          continue;
+        }
         plan_.streams.push_back({desc.weight, static_cast<std::uint32_t>(rows * shape.segs_per_unit * shape.seg_bytes),
                                  static_cast<std::uint32_t>(shape.segs_per_chunk * shape.seg_bytes),
                                  wide_slots_ > 0 && task.matrix == Matrix::Down ? amk_vm::kStreamWide : amk_vm::kStreamWeights});

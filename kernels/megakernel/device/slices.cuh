@@ -40,18 +40,23 @@ struct GemvTask {
   __device__ __forceinline__ u32 units() const { return (row_end - row_begin + kUnit - 1) / kUnit; }
 };
 
-// The three widths: how many columns, blocks of 64, blocks of a warp, units of a group.
-struct SliceShape {
-  u32 columns, blocks, slice, units_at_once;
-};
-__device__ __forceinline__ SliceShape slice_shape(u32 matrix) {
-  if (matrix == kO) return {kQRows, (kQRows + 63) / 64, kQSlice, kGroupUnits<kQSlice>};
-  if (matrix == kDown) return {kInter, (kInter + 63) / 64, kInterSlice, kGroupUnits<kInterSlice>};
-  return {kHidden, (kHidden + 63) / 64, kHiddenSlice, kGroupUnits<kHiddenSlice>};
+// Units of a group, by the matrix' width. With a ring a group is a chunk.
+template <int Blocks>
+constexpr u32 units_at_once(u32 blocks) {
+  // A warp finishes at most one unit of a group.
+  const u32 held = kGroupUnits<Blocks> < kConsumerWarps ? kGroupUnits<Blocks> : kConsumerWarps;
+  const u32 chunk = kSlots > 0 ? kSlotBytes / (blocks * 1024) : held;
+  return held < chunk ? held : chunk;
 }
+constexpr u32 kHiddenBlocks = (kHidden + 63) / 64, kQBlocks = (kQRows + 63) / 64, kInterBlocks = (kInter + 63) / 64;
+constexpr u32 kHiddenUnits = units_at_once<kHiddenSlice>(kHiddenBlocks), kQUnits = units_at_once<kQSlice>(kQBlocks),
+              kInterUnits = units_at_once<kInterSlice>(kInterBlocks);
+static_assert(kHiddenUnits > 0 && kQUnits > 0 && kInterUnits > 0, "the host sees to it");
+__device__ __forceinline__ u32 units_at_once_of(u32 matrix) { return matrix == kO ? kQUnits : matrix == kDown ? kInterUnits : kHiddenUnits; }
 
 struct Weights {
   uint4 piece[kGroupPieces];
+  RingCursor ring;  // the next chunk
 };
 
 __device__ __forceinline__ void load_weight16_if(uint4& v, const u8* p, bool yes) {
@@ -60,38 +65,66 @@ __device__ __forceinline__ void load_weight16_if(uint4& v, const u8* p, bool yes
                : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)
                : "l"(p), "r"(static_cast<u32>(yes)));
 }
+__device__ __forceinline__ void load_piece_if(uint4& v, u32 address, bool yes) {
+  v = make_uint4(0, 0, 0, 0);
+  load_shared16_over(v, address, yes);
+}
 
-// Units first, first + 1, … of the task over this warp's blocks. What is not there is zero.
-template <int Blocks>
-__device__ __forceinline__ void load_group(const Params& p, const GemvTask& task, u32 blocks, u32 first, u32 warp, u32 lane, Weights& w) {
-  const u32 units = task.units();
-  const u8* base = p.weights + static_cast<u64>(task.weight) * 16 + (static_cast<u64>(first) * blocks + warp) * 1024 + lane * 16;
+// Units first, first + 1, … of the task over this warp's blocks. What is not there is zero. With a ring the group is the ring's next chunk, given
+// back once it is in registers.
+template <int Blocks, u32 Units>
+__device__ __forceinline__ void load_group(const Block& block, const Params& p, u32 weight, u32 units, u32 blocks, u32 first, u32 warp, u32 lane,
+                                           Weights& w) {
+  const u32 offset = warp * 1024 + lane * 16;
+  const u8* direct = nullptr;
+  u32 chunk = 0;
+  if constexpr (kSlots > 0) {
+    const u64 begin = trace_wait_begin();
+    wait_barrier(block, block.full(w.ring.slot), w.ring.phase());
+    trace_wait_end(begin);
+    chunk = block.base() + kShared.ring + w.ring.slot * kSlotBytes + offset;
+  } else {
+    direct = p.weights + static_cast<u64>(weight) * 16 + static_cast<u64>(first) * blocks * 1024 + offset;
+  }
 #pragma unroll
-  for (u32 u = 0; u < kGroupUnits<Blocks>; ++u) {
+  for (u32 u = 0; u < Units; ++u) {
 #pragma unroll
     for (int j = 0; j < Blocks; ++j) {
       const bool there = first + u < units && warp + j * kConsumerWarps < blocks;
-      const u8* at = base + (u * blocks + j * kConsumerWarps) * 1024;
-      load_weight16_if(w.piece[(u * Blocks + j) * 2], at, there);
-      load_weight16_if(w.piece[(u * Blocks + j) * 2 + 1], at + 512, there);
+      const u32 at = (u * blocks + j * kConsumerWarps) * 1024;
+      if constexpr (kSlots > 0) {
+        load_piece_if(w.piece[(u * Blocks + j) * 2], chunk + at, there);
+        load_piece_if(w.piece[(u * Blocks + j) * 2 + 1], chunk + at + 512, there);
+      } else {
+        load_weight16_if(w.piece[(u * Blocks + j) * 2], direct + at, there);
+        load_weight16_if(w.piece[(u * Blocks + j) * 2 + 1], direct + at + 512, there);
+      }
     }
   }
 #pragma unroll
-  for (int i = kGroupUnits<Blocks> * Blocks * 2; i < kGroupPieces; ++i) w.piece[i] = make_uint4(0, 0, 0, 0);
-}
-__device__ __forceinline__ void load_weights(const Params& p, const GemvTask& task, u32 first, u32 warp, u32 lane, Weights& w) {
-  if (kInterSlice != kHiddenSlice && task.matrix == kDown) {
-    load_group<kInterSlice>(p, task, (kInter + 63) / 64, first, warp, lane, w);
-  } else if (kQSlice != kHiddenSlice && task.matrix == kO) {
-    load_group<kQSlice>(p, task, (kQRows + 63) / 64, first, warp, lane, w);
-  } else {
-    load_group<kHiddenSlice>(p, task, slice_shape(task.matrix).blocks, first, warp, lane, w);
+  for (int i = Units * Blocks * 2; i < kGroupPieces; ++i) w.piece[i] = make_uint4(0, 0, 0, 0);
+  if constexpr (kSlots > 0) {
+    __syncwarp();
+    mbarrier_arrive_many(block.empty(w.ring.slot), 1, lane);
+    w.ring.advance(1, kSlots);
   }
 }
-// Of task i, if it is a GEMV. Weights are held across no other task: attention has no registers for them.
-__device__ __forceinline__ void load_next(const Block& block, const Params& p, u32 i, u32 count, u32 warp, u32 lane, Weights& w) {
+__device__ __forceinline__ void load_weights(const Block& block, const Params& p, u32 matrix, u32 weight, u32 units, u32 first, u32 warp, u32 lane,
+                                             Weights& w) {
+  if (kInterBlocks != kHiddenBlocks && matrix == kDown) {
+    load_group<kInterSlice, kInterUnits>(block, p, weight, units, kInterBlocks, first, warp, lane, w);
+  } else if (kQBlocks != kHiddenBlocks && matrix == kO) {
+    load_group<kQSlice, kQUnits>(block, p, weight, units, kQBlocks, first, warp, lane, w);
+  } else {
+    load_group<kHiddenSlice, kHiddenUnits>(block, p, weight, units, kHiddenBlocks, first, warp, lane, w);
+  }
+}
+// A group of task i, if it is a GEMV. Weights are held across no other task: attention has no registers for them.
+__device__ __forceinline__ void load_next(const Block& block, const Params& p, u32 i, u32 first, u32 count, u32 warp, u32 lane, Weights& w) {
   if (i < count && block.task(i).op == kOpGemv) {
-    load_weights(p, GemvTask(block, p, i), 0, warp, lane, w);
+    const u32 at = shared_address(&block.task(i));
+    const uint4 a = load_shared16(at);
+    load_weights(block, p, a.x >> 8 & 0xff, a.y, (a.w - a.z + kUnit - 1) / kUnit, first, warp, lane, w);
   } else {
 #pragma unroll
     for (uint4& piece : w.piece) piece = make_uint4(0, 0, 0, 0);
@@ -99,24 +132,36 @@ __device__ __forceinline__ void load_next(const Block& block, const Params& p, u
 }
 
 __device__ __forceinline__ void prefetch_line(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
-// The lines of a group into L2: a hint.
-__device__ __forceinline__ void prefetch_group(const Params& p, u32 weight, u32 units, const SliceShape& shape, u32 first, u32 warp, u32 lane) {
-  const u32 lines = shape.units_at_once * shape.slice * 8;  // of 128 bytes; at most 32
-  const u32 unit = first + lane / (shape.slice * 8), block = warp + lane / 8 % shape.slice * kConsumerWarps;
-  if (lane >= lines || unit >= units || block >= shape.blocks) return;
-  prefetch_line(p.weights + static_cast<u64>(weight) * 16 + (static_cast<u64>(unit) * shape.blocks + block) * 1024 + lane % 8 * 128);
+// Without a ring: the lines of a group into L2, a hint.
+template <u32 Slice, u32 Units>
+__device__ __forceinline__ void prefetch_group(const Params& p, u32 weight, u32 units, u32 blocks, u32 first, u32 warp, u32 lane) {
+  static_assert(Units * Slice <= 4, "a line a lane");
+  const u32 unit = first + lane / (Slice * 8), at = warp + lane / 8 % Slice * kConsumerWarps;
+  if (lane >= Units * Slice * 8 || unit >= units || at >= blocks) return;
+  prefetch_line(p.weights + static_cast<u64>(weight) * 16 + (static_cast<u64>(unit) * blocks + at) * 1024 + lane % 8 * 128);
 }
+__device__ __forceinline__ void prefetch_group(const Params& p, u32 matrix, u32 weight, u32 units, u32 first, u32 warp, u32 lane) {
+  if (matrix == kDown) return prefetch_group<kInterSlice, kInterUnits>(p, weight, units, kInterBlocks, first, warp, lane);
+  if (matrix == kO) return prefetch_group<kQSlice, kQUnits>(p, weight, units, kQBlocks, first, warp, lane);
+  prefetch_group<kHiddenSlice, kHiddenUnits>(p, weight, units, kHiddenBlocks, first, warp, lane);
+}
+__device__ __forceinline__ void prefetch_later_group(const Block& block, const Params& p, u32 i, u32 first, u32 warp, u32 lane) {
+  const TaskDesc& task = block.task(i);
+  const u32 units = (task.row_end - task.row_begin + kUnit - 1) / kUnit;
+  prefetch_group(p, task.matrix, task.weight, units, first + (kAheadGroups - 1) * units_at_once_of(task.matrix), warp, lane);
+}
+// What a task some way ahead will read: the cache's rows, the norm's weights, without a ring also the matrix.
 __device__ __forceinline__ void prefetch_task(const Block& block, const Params& p, u32 i, u32 count, u32 warp, u32 lane) {
   if (i >= count) return;
   const TaskDesc& task = block.task(i);
   if (task.op == kOpAttentionTile) return prefetch_attention(p, task, warp, lane);
   if (task.op != kOpGemv) return;
-  const SliceShape shape = slice_shape(task.matrix);
-  const u32 units = (task.row_end - task.row_begin + kUnit - 1) / kUnit;
-#pragma unroll 1
-  for (u32 g = 0; g < kAheadGroups && g * shape.units_at_once < units; ++g)
-    prefetch_group(p, task.weight, units, shape, g * shape.units_at_once, warp, lane);
   if (lane == 0 && task.norm != kNoOffset && warp * 64 < kHidden) prefetch_line(p.vectors + task.norm + warp * 128);
+  if constexpr (kSlots == 0) {
+    const u32 units = (task.row_end - task.row_begin + kUnit - 1) / kUnit, step = units_at_once_of(task.matrix);
+#pragma unroll 1
+    for (u32 g = 0; g < kAheadGroups && g * step < units; ++g) prefetch_group(p, task.matrix, task.weight, units, g * step, warp, lane);
+  }
 }
 
 // A warp's part of the vector as the right-hand side of its products.
@@ -208,11 +253,11 @@ __device__ __forceinline__ void fetch_combine(const Block& block, const Params& 
 }
 
 // This warp's products of a group: a sum a row.
-template <int Blocks>
+template <int Blocks, u32 Units>
 __device__ __forceinline__ void products(const Weights& w, const SliceVector& vector, const SliceSums& sums, u32 warp, u32 lane) {
-  float sum[kGroupUnits<Blocks>];
+  float sum[Units];
 #pragma unroll
-  for (u32 u = 0; u < kGroupUnits<Blocks>; ++u) {
+  for (u32 u = 0; u < Units; ++u) {
     float c[4] = {}, d[4] = {};
 #pragma unroll
     for (int j = 0; j < Blocks; ++j) {
@@ -224,7 +269,7 @@ __device__ __forceinline__ void products(const Weights& w, const SliceVector& ve
   }
   if (lane % 4 == 0) {
 #pragma unroll
-    for (u32 u = 0; u < kGroupUnits<Blocks>; ++u) sums.row(u * kUnit + lane / 4)[warp] = sum[u];
+    for (u32 u = 0; u < Units; ++u) sums.row(u * kUnit + lane / 4)[warp] = sum[u];
   }
 }
 
@@ -322,101 +367,116 @@ struct WarpSums {
   }
 };
 
-__device__ __forceinline__ bool gemv_slices(const Block& block, const Params& p, u32 index, u32 count, Weights& w, Turn& turn) {
-  const u32 warp = thread_index() / 32, lane = keep(thread_index() % 32);
-  const u32 own = kConsumerWarps - 1 - warp;  // the unit of a group that this warp finishes, and every W-th after it
-  const GemvTask task(block, p, index);
-  trace_starved_reset();
-  trace_mark(p, index, kMarkStart, thread_index() == 0);
-  turn.say(block);
-  const u32 units = task.units(), at_once = slice_shape(task.matrix).units_at_once;
-  const bool norm = (task.fused & kFusedNorm) != 0;
-  UnitEnd end;
-  if (own < at_once && own < units) end.prepare(block, p, task, own, lane);
-  SliceVector vector;
-  vector.clear();
-  float squares = 0.0f;
+// This warp's part of a task's vector. Returns this lane's sum of squares where the task norms it.
+__device__ __forceinline__ float fetch(const Block& block, const Params& p, const GemvTask& task, u32 index, u32 warp, u32 lane,
+                                       SliceVector& vector) {
   if (task.matrix == kDown) {
     fetch_pairs<kInterSlice>(block, p, task, kInter, index, warp, lane, vector);
-  } else if (task.matrix == kO) {
+    return 0.0f;
+  }
+  if (task.matrix == kO) {
     if constexpr (kSplits == 1) {
       fetch_pairs<kQSlice>(block, p, task, kQRows, index, warp, lane, vector);
     } else {
       fetch_combine(block, p, task, index, warp, lane, vector);
     }
-  } else {
-    squares = fetch_norm(block, p, task, index, warp, lane, vector);
+    return 0.0f;
   }
-  trace_mark(p, index, kMarkReady, thread_index() == 0);
-  Best best = no_best();
-#pragma unroll 1
-  for (u32 first = 0; first < units; first += at_once) {
-    const SliceSums sums(block, turn);
-    if (kInterSlice != kHiddenSlice && task.matrix == kDown) {
-      products<kInterSlice>(w, vector, sums, warp, lane);
-    } else if (kQSlice != kHiddenSlice && task.matrix == kO) {
-      products<kQSlice>(w, vector, sums, warp, lane);
-    } else {
-      products<kHiddenSlice>(w, vector, sums, warp, lane);
-    }
-    if (norm) {
-      if (first == 0) squares = warp_sum(squares);
-      if (lane == 0) sums.squares()[warp] = squares;
-    }
-    trace_mark(p, index, kMarkComputed, thread_index() == 0);
-    turn.meet();
-#pragma unroll 1
-    for (u32 u = own; u < at_once && first + u < units; u += kConsumerWarps) {
-      const WarpSums of_row(sums.row(u * kUnit + lane % kUnit)), of_squares(sums.squares());
-      if (u != own) end.prepare(block, p, task, first + u, lane);
-      float v = of_row.sum();
-      if (norm) v *= rsqrtf(of_squares.sum() * (1.0f / kHidden) + kEps);
-      end.finish(block, p, index, v, best);
-      __syncwarp();
-    }
-    trace_mark(p, index, kMarkPublished, warp == kConsumerWarps - 1 && lane == 0);
-    if (first + at_once >= units) break;
-    turn.say(block);
-    load_weights(p, task, first + at_once, warp, lane, w);
-    prefetch_group(p, task.weight, units, slice_shape(task.matrix), first + kAheadGroups * at_once, warp, lane);
-    if (own < at_once && first + at_once + own < units) end.prepare(block, p, task, first + at_once + own, lane);
-  }
-  load_next(block, p, index + 1, count, warp, lane, w);
-  if ((task.fused & kFusedArgmax) != 0) {
-    best = block_best(block, best);
-    if (thread_index() == 0) {
-      Publisher out;
-      out.tag = task.tag;
-      out.word(p.activations + task.output2, 0, __float_as_uint(best.value));
-      out.word(p.activations + task.output2, 1, best.index);
-    }
-  }
-  return turn.stays(block);
+  return fetch_norm(block, p, task, index, warp, lane, vector);
 }
 
+// One loop over the groups of units of all tasks, so that there is one place each for what every one of them does: code that runs once a hop is paid
+// for by its length.
 __device__ __forceinline__ void consume_slices(const Block& block, const Params& p, u32 count) {
-  const u32 warp = thread_index() / 32, lane = thread_index() % 32;
-  Turn turn;
-  Weights w;
-#pragma unroll 1
-  for (u32 i = 0; i < kAheadTasks; ++i) prefetch_task(block, p, i, count, warp, lane);
-  load_next(block, p, 0, count, warp, lane, w);
+  constexpr u32 kBefore = 0xffffffffu;
+  const u32 warp = thread_index() / 32, lane = keep(thread_index() % 32);
+  const u32 own = kConsumerWarps - 1 - warp;  // the unit of a group that this warp finishes
   // Sums of warps that there are none of count as zero.
   for (u32 i = thread_index(); i < 2 * kPartialFloats; i += kConsumers) block.partials(0)[i] = 0.0f;
-  consumer_barrier();
 #pragma unroll 1
-  for (u32 i = 0; i < count; ++i) {
-    const TaskDesc& task = block.task(i);
-    prefetch_task(block, p, i + kAheadTasks, count, warp, lane);
-    bool stays;
-    if (task.op == kOpGemv) {
-      stays = gemv_slices(block, p, i, count, w, turn);
-    } else {
-      stays = task.op == kOpAttentionTile ? attention_slices(block, p, task, i, turn) : elementwise(block, p, task, i);
-      load_next(block, p, i + 1, count, warp, lane, w);
+  for (u32 i = 0; i < kAheadTasks; ++i) prefetch_task(block, p, i, count, warp, lane);
+  consumer_barrier();
+  Turn turn;
+  Weights w;
+  SliceVector vector;
+  vector.clear();
+  float squares = 0.0f;
+  Best best = no_best();
+  u32 i = kBefore, first = 0;  // task, and the group's first unit
+#pragma unroll 1
+  do {
+    u32 next = i + 1, next_first = 0;
+    if (i != kBefore) {
+      const u32 op = block.task(i).op;
+      bool stays = true;
+      if (op == kOpGemv) {
+        const GemvTask task(block, p, i);
+        const u32 units = task.units(), at_once = units_at_once_of(task.matrix);
+        const bool norm = (task.fused & kFusedNorm) != 0, finishes = own < at_once && first + own < units;
+        trace_mark(p, i, kMarkStart, thread_index() == 0 && first == 0);
+        turn.say(block);
+        UnitEnd end;
+        if (finishes) end.prepare(block, p, task, first + own, lane);
+        if (first == 0) {
+          squares = fetch(block, p, task, i, warp, lane, vector);
+          best = no_best();
+          trace_mark(p, i, kMarkReady, thread_index() == 0);
+        }
+        const SliceSums sums(block, turn);
+        if ((kInterSlice != kHiddenSlice || kInterUnits != kHiddenUnits) && task.matrix == kDown) {
+          products<kInterSlice, kInterUnits>(w, vector, sums, warp, lane);
+        } else if ((kQSlice != kHiddenSlice || kQUnits != kHiddenUnits) && task.matrix == kO) {
+          products<kQSlice, kQUnits>(w, vector, sums, warp, lane);
+        } else {
+          products<kHiddenSlice, kHiddenUnits>(w, vector, sums, warp, lane);
+        }
+        if (norm) {
+          if (first == 0) squares = warp_sum(squares);
+          if (lane == 0) sums.squares()[warp] = squares;
+        }
+        trace_mark(p, i, kMarkComputed, thread_index() == 0);
+        turn.meet();
+        if (finishes) {
+          const WarpSums of_row(sums.row(own * kUnit + lane % kUnit)), of_squares(sums.squares());
+          float v = of_row.sum();
+          if (norm) v *= rsqrtf(of_squares.sum() * (1.0f / kHidden) + kEps);
+          end.finish(block, p, i, v, best);
+          __syncwarp();
+        }
+        trace_mark(p, i, kMarkPublished, warp == kConsumerWarps - 1 && lane == 0);
+        if (first + at_once < units) {
+          next = i;
+          next_first = first + at_once;
+        } else {
+          if (kSlots > 0 && warp == kConsumerWarps - 1 && lane == 0) atomicAdd(&block.finished_tasks(), 1);
+          if ((task.fused & kFusedArgmax) != 0) {
+            best = block_best(block, best);
+            if (thread_index() == 0) {
+              Publisher out;
+              out.tag = task.tag;
+              out.word(p.activations + task.output2, 0, __float_as_uint(best.value));
+              out.word(p.activations + task.output2, 1, best.index);
+            }
+          }
+          stays = turn.stays(block);
+        }
+      } else {
+        stays = op == kOpAttentionTile ? attention_slices(block, p, block.task(i), i, turn) : elementwise(block, p, block.task(i), i);
+        vector.clear();  // nothing is held across these
+        squares = 0.0f;
+        best = no_best();
+      }
+      if (!stays) break;
     }
-    if (!stays) break;
-  }
+    i = next;
+    first = next_first;
+    load_next(block, p, i, first, count, warp, lane, w);
+    if (first == 0) {
+      prefetch_task(block, p, i + kAheadTasks, count, warp, lane);
+    } else if constexpr (kSlots == 0) {
+      prefetch_later_group(block, p, i, first, warp, lane);
+    }
+  } while (i < count);
 }
 
 }  // namespace amk_vm

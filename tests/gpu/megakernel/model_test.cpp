@@ -149,7 +149,7 @@ void test_slices(const Bench& bench, Checks& checks) {
     auto config = config_of(std::string("{") + rest + "}");
     if (checks.check(config, rest)) {
       config->fusion.combine_o = true;
-      config->smem_bytes_per_block = 0;
+      if (std::string_view(rest).find("smem_bytes_per_block") == std::string_view::npos) config->smem_bytes_per_block = 0;
       config->kernel.publish = Publish::Flagged;
       config->kernel.gemv_path = GemvPath::Slices;
     }
@@ -172,17 +172,23 @@ void test_slices(const Bench& bench, Checks& checks) {
   auto model = bench.model("small", 1200);
   if (!checks.check(model, "small opens")) return;
   if (const auto reference = reference_of(**model, 1200, checks)) {
-    for (const char* rest : {R"("threads_per_block":384)", R"("threads_per_block":416,"tiling":{"attention":{"kv_block":64},"gemv":{"N_tile":8}})",
-                             R"("threads_per_block":544,"tiling":{"attention":{"kv_block":128}})", R"("threads_per_block":1024)",
-                             R"("threads_per_block":128)", R"("threads_per_block":192,"tiling":{"attention":{"kv_block":512},"gemv":{"N_tile":512}})",
-                             R"("threads_per_block":384,"sm_assignment":"round_robin","page_allocation":"none","tiling":{"gemv":{"N_tile":24}})",
-                             R"("threads_per_block":384,"page_allocation":"linear","kernel_knobs":{"counters":"kv_head"})"})
+    for (const char* rest :
+         {R"("threads_per_block":384)", R"("threads_per_block":416,"tiling":{"attention":{"kv_block":64},"gemv":{"N_tile":8}})",
+          R"("threads_per_block":544,"tiling":{"attention":{"kv_block":128}})", R"("threads_per_block":1024)", R"("threads_per_block":128)",
+          R"("threads_per_block":192,"tiling":{"attention":{"kv_block":512},"gemv":{"N_tile":512}})",
+          R"("threads_per_block":384,"sm_assignment":"round_robin","page_allocation":"none","tiling":{"gemv":{"N_tile":24}})",
+          R"("threads_per_block":384,"page_allocation":"linear","kernel_knobs":{"counters":"kv_head"})",
+          R"("threads_per_block":384,"smem_bytes_per_block":65536,"tiling":{"gemv":{"N_tile":8}})",
+          R"("threads_per_block":416,"smem_bytes_per_block":65536,"pipelining_depth":0,"kernel_knobs":{"chunk_bytes":32768,"inflight_chunks":1})",
+          R"("threads_per_block":160,"smem_bytes_per_block":98304,"tiling":{"gemv":{"N_tile":512}},"kernel_knobs":{"cpasync":true,"cpa_cols":1024})"})
       if (const auto config = variant(rest)) gate(**model, *reference, *config, std::string("small, slices, ") + rest, checks);
   }
   auto smollm = bench.model("smollm2-135m", 1024);
   if (!checks.check(smollm, "smollm2-135m opens")) return;
-  for (const char* rest : {R"("threads_per_block":384,"tiling":{"attention":{"kv_block":256},"gemv":{"N_tile":8}})",
-                           R"("threads_per_block":416,"tiling":{"attention":{"kv_block":64},"gemv":{"N_tile":8}})"})
+  for (
+      const char* rest :
+      {R"("threads_per_block":384,"smem_bytes_per_block":163840,"tiling":{"attention":{"kv_block":128},"gemv":{"N_tile":8}},"kernel_knobs":{"chunk_bytes":32768})",
+       R"("threads_per_block":416,"tiling":{"attention":{"kv_block":64},"gemv":{"N_tile":8}})"})
     if (const auto config = variant(rest))
       if (!decode_twice(**smollm, std::string("smollm2-135m, slices, ") + rest, *config, bench.quick ? 100 : 1000, checks)) return;
 }
@@ -232,6 +238,7 @@ void few_steps(const Bench& bench, Checks& checks, const PlanOptions& options) {
        R"({"kernel_knobs":{"cpasync":true}})", R"({"kernel_knobs":{"publish":"confirmed"}})",
        R"({"tiling":{"attention":{"kv_block":512}},"kernel_knobs":{"publish":"flagged"}})",
        R"({"tiling":{"attention":{"kv_block":512}},"threads_per_block":384,"smem_bytes_per_block":0,"kernel_knobs":{"publish":"flagged","gemv_path":"slices"}})",
+       R"({"tiling":{"attention":{"kv_block":512}},"threads_per_block":384,"smem_bytes_per_block":65536,"kernel_knobs":{"publish":"flagged","gemv_path":"slices"}})",
        R"({"fusion_grouping":[["norm","qkv","rope","kv_append"],["attention"],["combine","o_proj","add"],["norm","gate_up","silu_mul"],["down","add"],["norm","lm_head","argmax"]]})"}) {
     const auto config = config_of(text);
     if (!checks.check(config, text)) continue;

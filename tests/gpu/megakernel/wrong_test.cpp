@@ -181,7 +181,7 @@ void test_wrong_int8(const Bench& bench, Checks& checks) {
 void test_wrong_slices(const Bench& bench, Checks& checks) {
   ScheduleConfig config;
   config.threads_per_block = 384;
-  config.smem_bytes_per_block = 0;
+  config.smem_bytes_per_block = 65536;
   config.attention_kv_block = 128;
   config.fusion.combine_o = true;
   config.kernel.publish = Publish::Flagged;
@@ -194,7 +194,7 @@ void test_wrong_slices(const Bench& bench, Checks& checks) {
       {"rotation the other way", "slices.cuh", "first_half ? -block.rope()", "first_half ? block.rope()"},
       {"up through silu", "slices.cuh", "silu(v) * other", "silu(other) * v"},
       {"the residual forgotten", "slices.cuh", "v + __uint_as_float(static_cast<u32>(residual))", "v"},
-      {"the second half of a block's columns twice", "slices.cuh", "at + 512, there", "at, there"},
+      {"the second half of a block's columns twice", "slices.cuh", "chunk + at + 512, there", "chunk + at, there"},
       {"the key of this step in the other half", "attention_slices.cuh", "in_tile / 2 % 2;", "1 - in_tile / 2 % 2;"},
       {"the value of this step at another position", "attention_slices.cuh", "in_tile % 4 == static_cast<u32>(e)",
        "in_tile % 4 == static_cast<u32>(3 - e)"},

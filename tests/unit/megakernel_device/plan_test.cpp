@@ -187,6 +187,22 @@ TEST_CASE("plan: what the virtual machine or the device cannot do is rejected by
   CHECK(rule_of(plan_of(slices, narrow, kHopper)).empty());
   slices.threads_per_block = 6 * 32;
   CHECK(rule_of(plan_of(slices, narrow, kHopper)) == "slices-too-wide");
+  // With a ring a chunk holds whole units: 8 rows of 1,536 columns are 24 KB, of 576 9 KB, so that gate and up's chunks are three units.
+  slices.threads_per_block = 384;
+  slices.smem_bytes_per_block = 196608;
+  CHECK(rule_of(plan_of(slices, narrow, kHopper)) == "slices-needs-whole-units");
+  slices.kernel.chunk_bytes = 32768;
+  const auto ringed = plan_of(slices, narrow, kHopper);
+  REQUIRE(rule_of(ringed).empty());
+  std::set<std::uint32_t> chunks;
+  std::uint64_t streamed = 0;
+  for (const auto& stream : ringed->streams) {
+    chunks.insert(stream.chunk_bytes);
+    streamed += stream.bytes;
+  }
+  CHECK(chunks == std::set<std::uint32_t>{24 * 1024, 27 * 1024});
+  CHECK(streamed == std::uint64_t{2} * (30 * (960 * 576 + 576 * 576 + 3072 * 576 + 576 * 1536) + 49152 * 576));
+  slices.smem_bytes_per_block = 0;
   ModelSpec normed = narrow;
   normed.qk_norm = true;
   CHECK(rule_of(plan_of(slices, normed, kHopper)) == "slices-needs-plain-heads");

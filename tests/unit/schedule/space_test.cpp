@@ -110,7 +110,11 @@ TEST_CASE("static rules, each by hand at its edge") {
     return rule == nullptr ? std::string() : std::string(rule->name);
   };
   CHECK(with([](ScheduleConfig& c) { c.kernel.publish = Publish::Confirmed; }) == "slices-needs-flagged");
-  CHECK(with([](ScheduleConfig& c) { c.smem_bytes_per_block = 65536; }) == "slices-needs-flagged");
+  CHECK(with([](ScheduleConfig& c) { c.smem_bytes_per_block = 65536; }) == "");
+  CHECK(with([](ScheduleConfig& c) {
+          c.smem_bytes_per_block = 65536;
+          c.kernel.kv_path = KvPath::Ring;
+        }) == "slices-needs-flagged");
   CHECK(with([](ScheduleConfig& c) { c.kernel.weight_layout = WeightLayout::Row; }) == "slices-needs-flagged");
   CHECK(with([](ScheduleConfig& c) { c.kernel.tokens_per_launch = 2; }) == "slices-needs-flagged");
 }
