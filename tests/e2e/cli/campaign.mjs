@@ -132,7 +132,7 @@ test('two clients on one campaign see one truth; --no-daemon says who has the wo
 test('job: a detached loop is followed, and cancelled', async (ws) => {
   const started = ws.amk(['loop', 'small', '--budget', '100000', '--device', 'cpu', '--detach']).json;
   ok(started.job_id && ['queued', 'running'].includes(started.state), JSON.stringify(started).slice(0, 200));
-  for (let i = 0; i < 100 && ws.amk(['results']).json.rows.length === 0; ++i) await sleep(200);
+  for (let i = 0; i < 100 * patience && ws.amk(['results']).json.rows.length === 0; ++i) await sleep(200);
   const cancelled = ws.amk(['job', started.job_id, '--cancel', '--wait', '20']).json;
   ok(['cancelled', 'done'].includes(cancelled.state), cancelled.state);
   ok(ws.amk(['results']).json.rows.length > 0, 'what was measured stays');
