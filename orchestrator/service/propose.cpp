@@ -79,6 +79,9 @@ void fit_reply(Json& out) {
   while (out.dump().size() > kReplyLimit && !around.empty()) around.erase(around.size() - 1);
   Json& knobs = out["knobs_that_matter"];
   while (out.dump().size() > kReplyLimit && knobs.size() > 1) knobs.erase(knobs.size() - 1);
+  // With a long incumbent and long suggestions: an earlier measurement is of least use to who has found something better than the default.
+  if (out.dump().size() > kReplyLimit && out["incumbent_is"] == "best") out.erase("tuned");
+  while (out.dump().size() > kReplyLimit && out["suggestions"].size() > 1) out["suggestions"].erase(out["suggestions"].size() - 1);
 }
 
 Json knob_importance(const SearchSpace& space, const std::vector<Tried>& tried) {
