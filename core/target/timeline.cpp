@@ -13,7 +13,7 @@ struct TaskWork {
   double fetch_bytes = 0;   // activations read after the wait
   double kv_bytes = 0;
   bool kv_streams = false;  // they come through the ring
-  bool kv_late = false;     // too many to be on their way before the wait
+  bool kv_late = false;     // too many to be on their way before the wait, beside a ring that fills
   bool fetches = false;
   double compute_us = 0;
 };
@@ -56,7 +56,7 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
       // Arithmetic: two FMAs a query head and cache element, on 128 lanes a clock.
       const double fma_us = 2.0 * static_cast<double>(keys) * spec.gqa() * spec.head_dim / (128.0 * rates.clock_mhz);
       work.kv_streams = task.ring_bytes > 0 && rates.ring && static_cast<double>(keys) >= awake * rates.ring_keys;
-      work.kv_late = !work.kv_streams && static_cast<double>(keys) >= awake * rates.ring_keys;
+      work.kv_late = rates.ring && !work.kv_streams && static_cast<double>(keys) >= awake * rates.ring_keys;
       work.compute_us = awake * rates.attention_us + std::max(work.kv_streams ? 0.0 : work.kv_bytes / rates.attention_bytes_per_us, fma_us);
       break;
     }
