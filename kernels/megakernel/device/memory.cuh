@@ -238,8 +238,11 @@ __device__ __forceinline__ bool mbarrier_test(u32 bar, u32 parity) {
   return done != 0;
 }
 
+// Lanes of a warp that arrive for it. A build for racecheck, which does not follow one lane's arrival for what the others read, has all of them do so.
+constexpr u32 kArrivingLanes = kFullBarriers ? 32 : 1;
 // `count` arrivals at once by a warp's first lane, without a branch where the instruction can do it.
 __device__ __forceinline__ void mbarrier_arrive_many(u32 bar, u32 count, u32 lane) {
+  if constexpr (kFullBarriers) lane = 0;
 #if __CUDA_ARCH__ >= 900
   asm volatile("{ .reg .pred p; .reg .b64 s; setp.eq.u32 p, %2, 0; @p mbarrier.arrive.shared.b64 s, [%0], %1; }" ::"r"(bar), "r"(count), "r"(lane)
                : "memory");

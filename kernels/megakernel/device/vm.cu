@@ -71,11 +71,11 @@ extern "C" __global__ void __launch_bounds__(kBlockThreads, 1) amk_megakernel(co
   if (threadIdx.x == kConsumers) {  // the producer's first lane, so that it can start as soon as its own barriers are there
     for (u32 s = 0; s < kSlots; ++s) {
       mbarrier_init(block.full(s), kBulk ? 1 : 32);
-      mbarrier_init(block.empty(s), kSlotArrivals);
+      mbarrier_init(block.empty(s), kSlotArrivals * kArrivingLanes);
     }
     for (u32 b = 0; kBatch > 1 && b < 2; ++b) {
-      mbarrier_init(block.sums_full(b), kConsumerWarps);
-      mbarrier_init(block.sums_empty(b), kBatch);
+      mbarrier_init(block.sums_full(b), kConsumerWarps * kArrivingLanes);
+      mbarrier_init(block.sums_empty(b), kBatch * kArrivingLanes);
     }
     block.aborted() = 0;
     block.finished_tasks() = 0;
