@@ -37,10 +37,20 @@ std::vector<std::string> lines_of(std::string_view bytes, std::size_t chunk) {
 struct Answers final : mcp::Outlet {
   std::atomic<int> sent{0};
   void send(const Json& message) override {
-    require(message.is_object() && message.value("jsonrpc", "") == "2.0", "what leaves is JSON-RPC 2.0");
-    require(message.contains("result") || message.contains("error") || message.contains("method"), "an answer has a result or an error");
+    if (message.is_array()) {  // the answers to a batch of revision 2025-03-26
+      require(!message.empty(), "a batch is answered by at least one message");
+      for (const Json& one : message) hold(one);
+    } else {
+      hold(message);
+    }
     require(canonical_dump(message).find('\n') == std::string::npos, "one line each");
     ++sent;
+  }
+
+ private:
+  static void hold(const Json& message) {
+    require(message.is_object() && message.value("jsonrpc", "") == "2.0", "what leaves is JSON-RPC 2.0");
+    require(message.contains("result") || message.contains("error") || message.contains("method"), "an answer has a result or an error");
   }
 };
 

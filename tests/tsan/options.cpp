@@ -9,3 +9,8 @@ extern "C" const char* __tsan_default_options() {
   // exec.
   return "log_path=" AMK_TSAN_REPORTS ":log_exe_name=1:exitcode=66:second_deadlock_stack=1:history_size=4:die_after_fork=0:report_signal_unsafe=0";
 }
+
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_suppressions();
+
+// NVRTC is not instrumented: its own locks are seen, what orders its memory is not, and it guards what it shares among callers.
+extern "C" const char* __tsan_default_suppressions() { return "called_from_lib:libnvrtc.so"; }
