@@ -28,8 +28,8 @@ class Trace {
   std::size_t events() const { return events_.size(); }
   // What happens in [from_us, to_us): {"from_us", "to_us", "begin_us", "end_us", "sms", "kinds", "totals_us": per kind, and either
   //  "events": {"sm", "start_us", "dur_us", "kind", "name"} with "names", when at most `most_events` events touch the window, or
-  //  "runs": {"sm", "bin", "length", "kind"} and "bins": the window in `bins` equal parts, each coloured by what took most of it. Publishing is a warp
-  //  of its own, beside the others: its runs overlap theirs, where it takes at least half of a part.
+  //  "runs": {"sm", "bin", "length", "kind"} and "bins": the window in `bins` equal parts, each coloured by what took most of it. Publishing is a
+  //  warp of its own, beside the others: its runs overlap theirs, where it takes at least half of a part.
   // An empty window means the whole trace. `sms` are the SM numbers of the rows, ascending; "sm" is an index into it.
   Json window(double from_us, double to_us, std::size_t bins, std::size_t most_events) const;
 
