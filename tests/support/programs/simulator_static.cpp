@@ -58,6 +58,17 @@ std::optional<Breakage> memory_breakage(const Program& p) {
   return {};
 }
 
+// Positions whose block of the cache belongs to a split of the task: every split_step-th from its first.
+std::int64_t positions_of(const Program& p, const Task& t) {
+  std::int64_t positions = 0;
+  if (p.attention.kv_block < 1 || p.attention.split_step < 1 || t.splits < 1) return 0;
+  for (std::int64_t at = 0; at < p.max_seq; ++at) {
+    const std::int64_t split = at / p.attention.kv_block % t.splits;
+    if (split >= t.split && (split - t.split) % p.attention.split_step == 0) ++positions;
+  }
+  return positions;
+}
+
 }  // namespace
 
 std::optional<Breakage> static_breakage(const Program& p) {
@@ -75,12 +86,14 @@ std::optional<Breakage> static_breakage(const Program& p) {
     if (t.signal != kNone && !has(p.counters, t.signal)) return Breakage{"crash", task_text(p, id) + " signals a counter that does not exist"};
     for (const Wait& w : t.waits)
       if (!has(p.counters, w.counter)) return Breakage{"crash", task_text(p, id) + " waits for a counter that does not exist"};
-    std::int64_t packed = 0;
+    std::int64_t packed = 0, element = 0;
     for (const Region& r : t.reads) {
       if (auto b = region_breakage(p, id, r, false)) return b;
       const Buffer& b = p.buffers[static_cast<std::size_t>(r.buffer)];
       if (b.space == Space::Weight && b.binding.rows_of_matrix()) packed += r.end - r.begin;
+      if (b.space == Space::Kv) element = dtype_bytes(b.dtype);
     }
+    if (t.op == Opcode::AttentionTile) packed = 2 * element * p.model.head_dim * positions_of(p, t);  // keys and values
     for (const Region& r : t.writes)
       if (auto b = region_breakage(p, id, r, true)) return b;
     if (t.ring_bytes != 0 && t.ring_bytes != packed)
