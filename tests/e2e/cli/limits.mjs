@@ -9,12 +9,13 @@ const evaluate = (ws, model) => ws.amk(['eval', model, '--gpu', 'h100', '--devic
 
 // Serves the workspace under limits of the shell; resolves when it does, or with undefined when it could not start.
 async function limited(ws, limits) {
-  const child = spawn('bash', ['-c', `${limits}; exec "$0" --workspace "$1" serve`, binary, ws.ws], { env: ws.env(), cwd: ws.dir, stdio: ['ignore', 'pipe', 'ignore'] });
-  const started = await new Promise((resolve) => {
-    createInterface({ input: child.stdout }).once('line', () => resolve(true));
-    child.once('exit', () => resolve(false));
-  });
-  return started ? child : undefined;
+  const child = spawn('bash', ['-c', `${limits}; exec "$0" --workspace "$1" serve`, binary, ws.ws], { env: ws.env(), cwd: ws.dir, stdio: 'ignore' });
+  for (let i = 0; i < 800 && child.exitCode === null && child.signalCode === null; i++) {
+    if (fs.existsSync(`${ws.ws}/daemon.sock`)) return child;
+    await sleep(25);
+  }
+  child.kill('SIGKILL');
+  return undefined;
 }
 async function stop(child) {
   const gone = new Promise((resolve) => child.once('exit', resolve));
