@@ -12,7 +12,7 @@ namespace amk {
 
 Result<std::unique_ptr<CampaignService>> CampaignService::create(Store& store) {
   std::unique_ptr<CampaignService> service(new CampaignService(std::make_unique<Impl>(store)));
-  const auto released = service->impl_->release("daemon-restarted");
+  const auto released = service->impl_->release("daemon-restarted", service->impl_->boot_us());
   // With a full disk the old rows stay as they are until the next start or expire_leases().
   if (!released && !sql::is_disk_full(released.error())) return tl::unexpected<Error>(released.error());
   return service;

@@ -34,8 +34,8 @@ Status CampaignService::renew(const Ticket& ticket, std::int64_t lease_us) {
       .map([](bool) {});
 }
 
-Result<int> CampaignService::Impl::release(std::string_view reason) {
-  auto body = [incarnation = store.incarnation(), boot = boot_us(), wall = wall_us(),
+Result<int> CampaignService::Impl::release(std::string_view reason, std::int64_t boot) {
+  auto body = [incarnation = store.incarnation(), boot, wall = wall_us(),
                why = std::string(reason)](sql::Connection& c) -> Result<std::vector<Ticket>> {
     struct Open {
       ExperimentId id;
@@ -99,11 +99,10 @@ CampaignService::Hold CampaignService::hold(const Ticket& ticket, std::int64_t l
   return Hold(std::move(state));
 }
 
-Status CampaignService::Impl::renew_held() {
+Status CampaignService::Impl::renew_held(std::int64_t boot) {
   const auto held_now = held->all();
   if (held_now.empty()) return {};
   // Only those of which more than half is gone, and that is seen without a write.
-  const std::int64_t boot = boot_us();
   const auto find_due = [&held_now, boot](sql::Connection& c) -> Result<std::vector<HeldLease>> {
     std::vector<HeldLease> out;
     for (const HeldLease& h : held_now) {
@@ -126,15 +125,17 @@ Status CampaignService::Impl::renew_held() {
 }
 
 Result<int> CampaignService::expire_leases() {
+  // One look at the clock for all that follows: a machine that sleeps after the renewals must not find what they renewed to be over.
+  const std::int64_t boot = impl_->boot_us();
   // First: whoever still works here is alive, however long the machine slept.
-  AMK_CHECK(impl_->renew_held());
+  AMK_CHECK(impl_->renew_held(boot));
   // Most calls find nothing: that is seen without a write.
-  AMK_TRY(stale, impl_->store.read<bool>([incarnation = impl_->store.incarnation(), boot = impl_->boot_us()](sql::Connection& c) -> Result<bool> {
+  AMK_TRY(stale, impl_->store.read<bool>([incarnation = impl_->store.incarnation(), boot](sql::Connection& c) -> Result<bool> {
     AMK_TRY(row, c.query("SELECT 1 FROM experiments WHERE state = 1 AND (incarnation <> ?1 OR lease_until_us <= ?2) LIMIT 1", incarnation, boot));
     return row.next();
   }));
   if (!stale) return 0;
-  return impl_->release("lease-expired");
+  return impl_->release("lease-expired", boot);
 }
 
 }  // namespace amk

@@ -43,8 +43,8 @@ struct CampaignService::Impl {
     return std::move(*out);
   }
   // Experiments of which nobody will report any more: back to their queue, or lost. Returns how many.
-  Result<int> release(std::string_view reason);
-  Status renew_held();
+  Result<int> release(std::string_view reason, std::int64_t boot);  // boot: what is over by then
+  Status renew_held(std::int64_t boot);
   Status charge_idle_time();
   // finish() and lose(): one transaction, then the account of time and the callback.
   Result<Recorded> end(std::shared_ptr<WorkerReport> report, std::string_view what);
