@@ -337,8 +337,11 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
   Json check = asks.check;
   check["op"] = "check";
   check["config"] = verdict.config;
-  AMK_TRY(best, against());
-  const double best_us = best && alone == nullptr ? known_us(workload, workload.schedule_id(*best)) : 0.0;
+  double best_us = 0;
+  if (alone == nullptr) {
+    AMK_TRY(best, against());
+    if (best) best_us = known_us(workload, workload.schedule_id(*best));
+  }
   const double patience_us = best_us > 0 ? std::max(kHopeless * best_us, best_us + kClearlySlower_us) : 0.0;
   if (patience_us > 0) check["patience_us"] = patience_us;
   if (options_.next_fault) check["fault"] = options_.next_fault();

@@ -26,25 +26,10 @@ struct PacketPair {
   __device__ __forceinline__ u32 high() const { return static_cast<u32>(p[1]); }
 };
 
-// As load_packets (block.cuh), for packets of any kind. The warp is together again at the end.
+// The warp is together again at the end.
 template <int N, class Packet, class From, class Wanted>
 __device__ __forceinline__ void look_for(const Block& block, const Params& p, u32 index, u32 tag, Packet (&packets)[N], From from, Wanted wanted) {
-#pragma unroll
-  for (int j = 0; j < N; ++j) {
-    packets[j].clear();
-    if (wanted(j)) packets[j].load(from(j));
-  }
-  for (u32 polls = 1;; ++polls) {
-    bool late = false;
-#pragma unroll
-    for (int j = 0; j < N; ++j) {
-      if (wanted(j) && !packets[j].right(tag)) {
-        packets[j].load(from(j));
-        late = true;
-      }
-    }
-    if (!late || (polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortPackets, index))) break;
-  }
+  load_packets(block, p, index, tag, packets, from, wanted);
   __syncwarp();
 }
 

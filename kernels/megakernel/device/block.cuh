@@ -179,10 +179,10 @@ __device__ __forceinline__ bool wait_dependencies(const Block& block, const Para
   return block.leave() == 0;
 }
 
-// Loads until every wanted packet carries the tag. `from(j)`: address of the j-th four; `wanted(j)`: whether this thread has it. All are on their way
-// at once.
-template <int N, class From, class Wanted>
-__device__ __forceinline__ void load_packets(const Block& block, const Params& p, u32 index, u32 tag, Packets (&packets)[N], From from,
+// Loads until every wanted packet carries the tag. `from(j)`: address of the j-th (Packets: of four words); `wanted(j)`: whether this thread has it.
+// All are on their way at once.
+template <int N, class Packet, class From, class Wanted>
+__device__ __forceinline__ void load_packets(const Block& block, const Params& p, u32 index, u32 tag, Packet (&packets)[N], From from,
                                              Wanted wanted) {
 #pragma unroll
   for (int j = 0; j < N; ++j) {

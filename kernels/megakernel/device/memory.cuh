@@ -238,8 +238,7 @@ __device__ __forceinline__ bool mbarrier_test(u32 bar, u32 parity) {
   return done != 0;
 }
 
-// Lanes of a warp that arrive for it. A build for racecheck, which does not follow one lane's arrival for what the others read, has all of them do
-// so.
+// Lanes of a warp that arrive for it: all of them in a build for racecheck, which does not follow one lane's arrival for what the others read.
 constexpr u32 kArrivingLanes = kFullBarriers ? 32 : 1;
 // `count` arrivals at once by a warp's first lane, without a branch where the instruction can do it.
 __device__ __forceinline__ void mbarrier_arrive_many(u32 bar, u32 count, u32 lane) {
