@@ -8,23 +8,18 @@
 #include "core/schedule/rules.h"
 #include "embedded/megakernel_sources.h"
 #include "kernels/megakernel/device/cache_ranges.cuh"
+#include "kernels/megakernel/device_rules.h"
 #include "kernels/megakernel/device_tasks.h"
 
 namespace amk {
 namespace {
 
-constexpr int kBatchUnitsMax = 16;          // device/base.cuh
 constexpr std::int64_t kBoostChunks = 1;    // copies beyond the window while consumers are in the task being loaded (docs/lab/megakernel.md)
 constexpr int kLimbs = 3, kHeldPieces = 8;  // device/fixed_point.cuh
 constexpr int kPartialFloatsAim = 1152;     // 16 units of 8 segments
 constexpr int kTile = amk_vm::kTile;
-constexpr int kSliceBlocks = 4, kSliceRows = 32;  // device/slices.cuh: of a warp; of a group
-constexpr int kSequencesAtOnce = 4;               // of one matrix instruction: device/segment.cuh
+constexpr int kSequencesAtOnce = 4;  // of one matrix instruction: device/segment.cuh
 static_assert(kMaxBatch == amk_vm::kMaxSequences);
-
-tl::unexpected<Error> reject(const std::string& rule, const std::string& message, Json witness) {
-  return fail(ErrorKind::Rejected, message, {{"rule", rule}, {"message", message}, {"witness", std::move(witness)}});
-}
 
 int type_number(DType t) { return t == DType::F32 ? 0 : t == DType::F16 ? 1 : 2; }
 
@@ -42,7 +37,7 @@ class Planner {
   }
 
   Result<DevicePlan> plan() {
-    AMK_CHECK(check_support());
+    AMK_CHECK(check_device_rules(program_, config_, limits_));
     AMK_CHECK(shape_ring());
     shape_shared();
     place_activations();
@@ -58,156 +53,6 @@ class Planner {
   }
 
  private:
-  // A batch: what its own code paths do not cover.
-  Status check_batch() const {
-    const int batch = program_.batch;
-    if (batch == 1) return {};
-    const Json witness = {{"batch", batch}};
-    if (int8_) return reject("batch-needs-stored", "several sequences need weights as stored, not int8", witness);
-    if (packed_ && config_.kernel.gemv_path != GemvPath::Mma)
-      return reject("batch-needs-mma",
-                    "several sequences share a packed weight only by matrix instructions: kernel_knobs.gemv_path \"mma\", or weight_layout \"row\"",
-                    witness);
-    if (consumer_warps_ < batch)
-      return reject("batch-needs-warps",
-                    "each of " + std::to_string(batch) + " sequences is finished by a warp of its own: threads_per_block at least " +
-                        std::to_string((batch + 1) * 32),
-                    witness);
-    if (spec_.intermediate % 8 != 0)  // each sequence's slice begins at a whole 16 bytes
-      return reject("batch-needs-whole-pieces",
-                    "several sequences need an intermediate size that is a multiple of 8; it is " + std::to_string(spec_.intermediate), witness);
-    return {};
-  }
-
-  // Several steps a launch: an SM begins a step when its first task's edges from the step before are met (target 0), the argmax among them.
-  Status check_steps() const {
-    if (!persistent_) return {};
-    for (const auto& queue : program_.queues) {
-      bool begins = queue.empty();
-      for (const TaskId id : queue)
-        for (const Wait& wait : program_.tasks[static_cast<std::size_t>(id)].waits) {
-          if (wait.target != 0) continue;
-          if (id != queue.front())
-            return reject("step-gate", task_name(program_, id) + " waits for the step before on its own; an SM does so once, before its first task",
-                          {{"task", task_name(program_, id)}});
-          begins = begins || wait.counter == program_.tasks.back().signal;
-        }
-      if (!begins)
-        return reject("step-gate", task_name(program_, queue.front()) + " is the first of its SM and does not wait for the argmax of the step before",
-                      {{"task", task_name(program_, queue.front())}});
-    }
-    // Flagged data carries itself from task to task; the cache does not. Whoever appends must signal, with a release, something that the next step
-    // waits for: rows of the LM head, through the argmax, or else the append itself.
-    for (const TaskId id : signals_of_steps()) {
-      const Task& task = program_.tasks[static_cast<std::size_t>(id)];
-      if (!appends(task)) continue;
-      for (const auto& queue : program_.queues) {
-        if (queue.empty()) continue;
-        const std::vector<Wait>& waits = program_.tasks[static_cast<std::size_t>(queue.front())].waits;
-        if (std::find(waits.begin(), waits.end(), Wait{task.signal, 0}) == waits.end())
-          return reject("step-gate",
-                        task_name(program_, queue.front()) + " begins a step without a wait for " + task_name(program_, id) + " of the one before",
-                        {{"task", task_name(program_, queue.front())}});
-      }
-    }
-    return {};
-  }
-  bool appends(const Task& task) const {
-    return std::any_of(task.writes.begin(), task.writes.end(),
-                       [this](const Region& r) { return program_.buffers[static_cast<std::size_t>(r.buffer)].space == Space::Kv; });
-  }
-  // Flagged, several steps a launch: the tasks whose signals are releases.
-  std::vector<TaskId> signals_of_steps() const {
-    std::vector<TaskId> out;
-    if (!persistent_ || config_.kernel.publish != Publish::Flagged) return out;
-    for (const auto& queue : program_.queues) {
-      bool released = false;  // what comes before in the queue, by rows of the LM head behind it
-      for (auto id = queue.rbegin(); id != queue.rend(); ++id) {
-        const Task& task = program_.tasks[static_cast<std::size_t>(*id)];
-        const bool head = task.op == Opcode::Gemv && task.matrix == Matrix::LmHead;
-        if (head || task.op == Opcode::Argmax || (appends(task) && !released)) out.push_back(*id);
-        released = released || head;
-      }
-    }
-    return out;
-  }
-
-  // Slices (device/slices.cuh): what a warp can hold, and finish alone. That it goes with flagged publishing is a rule of the config.
-  Status check_slices() const {
-    if (spec_.qk_norm)
-      return reject(
-          "slices-needs-plain-heads",
-          "kernel_knobs.gemv_path \"slices\" finishes 8 rows at a time, and this model norms whole heads of q and k: gemv_path \"mma\" or \"fma\"",
-          {{"qk_norm", true}});
-    const int widest = std::max({spec_.hidden, spec_.q_rows(), spec_.intermediate}), most = kSliceBlocks * kBlockColumns * consumer_warps_;
-    if (widest > most)
-      return reject("slices-too-wide",
-                    "kernel_knobs.gemv_path \"slices\" takes vectors of at most " + std::to_string(kSliceBlocks * kBlockColumns) +
-                        " columns a warp, " + std::to_string(most) + " with threads_per_block " + std::to_string(config_.threads_per_block) +
-                        "; this model's widest has " + std::to_string(widest),
-                    {{"columns", widest}, {"most", most}});
-    return {};
-  }
-
-  Status check_support() const {
-    AMK_CHECK(check_batch());
-    const KernelKnobs& k = config_.kernel;
-    if (k.publish == Publish::Flagged) {
-      const Fusion& f = config_.fusion;
-      const bool fused = f.norm_qkv && f.qkv_rope_append && f.o_add && f.norm_gate_up && f.gate_up_silu && f.down_add && f.norm_lm_head &&
-                         f.lm_head_argmax && (f.combine_o || program_.attention.splits == 1);
-      if (!fused)
-        return reject("flagged-needs-fused",
-                      "kernel_knobs.publish \"flagged\" needs every operator group fused, combine+o_proj included unless attention has one split",
-                      {{"publish", "flagged"}});
-      if (!matrix_attention(spec_))
-        return reject("flagged-needs-mma-attention",
-                      "kernel_knobs.publish \"flagged\" needs bf16 weights, head_dim 32, 64, 96 or 128 and at most 8 query heads a kv head",
-                      {{"publish", "flagged"}});
-      if (spec_.intermediate % 8 != 0)  // a reader looks at the tags of four words at once: none may be padding that nobody writes
-        return reject(
-            "flagged-needs-whole-packets",
-            "kernel_knobs.publish \"flagged\" needs an intermediate size that is a multiple of 8; it is " + std::to_string(spec_.intermediate),
-            {{"intermediate", spec_.intermediate}});
-      if (slices_) AMK_CHECK(check_slices());
-      if (program_.instructions.size() >= 65535) return reject("flagged-tags", "more instructions than tags", {{"publish", "flagged"}});
-    }
-    if (spec_.dtype == DType::F32 && (k.gemv_path == GemvPath::Mma || packed_))
-      return reject("fp32-needs-fma", "fp32 weights have no matrix instruction: they need gemv_path \"fma\" and weight_layout \"row\"",
-                    {{"dtype", "fp32"}});
-    if (int8_ && spec_.dtype == DType::F32)
-      return reject("int8-needs-16-bit", "int8 weights need a model whose activations meet them in bf16 or fp16; this one is fp32",
-                    {{"dtype", "fp32"}});
-    if (int8_ && (k.gemv_path != GemvPath::Mma || !packed_))
-      return reject("int8-needs-mma", "int8 weights meet integer matrix instructions only: they need gemv_path \"mma\" and weight_layout \"packed\"",
-                    {{"weight_format", "int8"}});
-    if (spec_.head_dim > 256)
-      return reject("head-dim", "head_dim is " + std::to_string(spec_.head_dim) + "; this virtual machine accepts at most 256",
-                    {{"head_dim", spec_.head_dim}});
-    if (spec_.qk_norm && config_.fusion.qkv_rope_append && (kBatchUnitsMax * kRowUnit) % spec_.head_dim != 0)
-      return reject("qk-norm-batch",
-                    "the fused norm of q and k heads takes whole heads in batches of 128 rows; head_dim " + std::to_string(spec_.head_dim) +
-                        " does not divide that: unfuse qkv+rope+kv_append",
-                    {{"head_dim", spec_.head_dim}});
-    if (persistent_ != (k.tokens_per_launch > 1))
-      return reject("step-sync",
-                    std::string("the program's steps are ordered ") + (persistent_ ? "by counters alone" : "by launches") + ", and the config has " +
-                        std::to_string(k.tokens_per_launch) + " tokens a launch",
-                    {{"tokens_per_launch", k.tokens_per_launch}});
-    AMK_CHECK(check_steps());
-    if (config_.threads_per_block > limits_.max_threads_per_block)
-      return reject("threads",
-                    "threads_per_block is " + std::to_string(config_.threads_per_block) + "; the device's limit is " +
-                        std::to_string(limits_.max_threads_per_block),
-                    {{"threads_per_block", config_.threads_per_block}});
-    if (program_.sm_count != limits_.sm_count)
-      return reject(
-          "sm-count",
-          "the program is for " + std::to_string(program_.sm_count) + " multiprocessors; the device has " + std::to_string(limits_.sm_count),
-          {{"sm_count", program_.sm_count}});
-    return {};
-  }
-
   struct Shape {
     int seg = 1;            // blocks of 64 columns a segment
     int segs_per_unit = 1;  // per row in the row layout
@@ -260,11 +105,11 @@ class Planner {
     for (const int columns : {spec_.hidden, spec_.q_rows(), spec_.intermediate}) {
       const std::int64_t unit = std::int64_t{padded_columns(columns)} * kRowUnit * element_;
       if (unit > slot_bytes_)
-        return reject("slices-needs-whole-units",
-                      "kernel_knobs.gemv_path \"slices\" reads the ring in whole units of 8 rows, " + std::to_string(unit) +
-                          " bytes for this model's widest matrix; a slot of its ring has " + std::to_string(slot_bytes_) +
-                          ": a larger kernel_knobs.chunk_bytes, or smem_bytes_per_block 0",
-                      {{"unit", unit}, {"slot", slot_bytes_}});
+        return reject_plan("slices-needs-whole-units",
+                           "kernel_knobs.gemv_path \"slices\" reads the ring in whole units of 8 rows, " + std::to_string(unit) +
+                               " bytes for this model's widest matrix; a slot of its ring has " + std::to_string(slot_bytes_) +
+                               ": a larger kernel_knobs.chunk_bytes, or smem_bytes_per_block 0",
+                           {{"unit", unit}, {"slot", slot_bytes_}});
     }
     boost_ = std::clamp<std::int64_t>(slots_ - window_, 0, kBoostChunks);
     return {};
@@ -295,11 +140,11 @@ class Planner {
     if (cache_group_ > 0) fewest = std::min(fewest, cache_group_ / kTile);
     const std::int64_t needed = (consumer_warps_ + fewest - 1) / fewest + window_;
     if (slots_ < needed)
-      return reject("ring-turn",
-                    "the ring has " + std::to_string(slots_) + " slots; " + std::to_string(consumer_warps_) + " consumer warps with " +
-                        std::to_string(fewest) + " segments a chunk and " + std::to_string(window_) + " copies in flight need " +
-                        std::to_string(needed) + ": a larger ring, smaller chunks or fewer columns per warp",
-                    {{"slots", slots_}, {"needed", needed}});
+      return reject_plan("ring-turn",
+                         "the ring has " + std::to_string(slots_) + " slots; " + std::to_string(consumer_warps_) + " consumer warps with " +
+                             std::to_string(fewest) + " segments a chunk and " + std::to_string(window_) + " copies in flight need " +
+                             std::to_string(needed) + ": a larger ring, smaller chunks or fewer columns per warp",
+                         {{"slots", slots_}, {"needed", needed}});
     boost_ = std::min<std::int64_t>(kBoostChunks, slots_ - needed);
     // Opening a task's first segment before its wait puts up to two tasks' chunks between a warp's segments.
     hoist_ = slots_ >= needed + boost_ + (consumer_warps_ + fewest - 1) / fewest + 1;
@@ -310,17 +155,17 @@ class Planner {
   Status shape_cache_chunks() {
     if (config_.kernel.kv_path == KvPath::Direct) return {};
     if (!matrix_attention(spec_))
-      return reject("kv-ring-needs-mma-attention",
-                    "kernel_knobs.kv_path \"ring\" needs a bf16 model, head_dim 32, 64, 96 or 128 and at most 8 query heads a kv head",
-                    {{"kv_path", "ring"}, {"head_dim", spec_.head_dim}});
+      return reject_plan("kv-ring-needs-mma-attention",
+                         "kernel_knobs.kv_path \"ring\" needs a bf16 model, head_dim 32, 64, 96 or 128 and at most 8 query heads a kv head",
+                         {{"kv_path", "ring"}, {"head_dim", spec_.head_dim}});
     const std::int64_t row = std::int64_t{2} * spec_.head_dim * dtype_bytes(plan_.format.kv);
     int group = program_.attention.kv_block;
     while (group >= kTile && group * row > slot_bytes_) group /= 2;
     if (group < kTile)
-      return reject("kv-ring-chunk",
-                    "a chunk of the cache is at least " + std::to_string(kTile) + " positions, " + std::to_string(kTile * row) +
-                        " bytes; a slot of the ring has " + std::to_string(slot_bytes_),
-                    {{"slot_bytes", slot_bytes_}, {"needed", kTile * row}});
+      return reject_plan("kv-ring-chunk",
+                         "a chunk of the cache is at least " + std::to_string(kTile) + " positions, " + std::to_string(kTile * row) +
+                             " bytes; a slot of the ring has " + std::to_string(slot_bytes_),
+                         {{"slot_bytes", slot_bytes_}, {"needed", kTile * row}});
     cache_group_ = group;
     return {};
   }
@@ -418,7 +263,7 @@ class Planner {
     for (const Task& task : program_.tasks) {
       for (const Region& r : task.writes) producers[static_cast<std::size_t>(r.buffer)] = task.instruction;
     }
-    std::vector<TaskId> releases = signals_of_steps();
+    std::vector<TaskId> releases = signals_of_steps(program_, config_);
     std::sort(releases.begin(), releases.end());
     for (std::size_t sm = 0; sm < program_.queues.size(); ++sm) {
       amk_vm::QueueDesc queue{};
@@ -434,7 +279,7 @@ class Planner {
         const auto within = [](const Wait& wait) { return wait.target > 0; };
         desc.wait_count = static_cast<std::uint16_t>(std::count_if(task.waits.begin(), task.waits.end(), within));
         if (plan_.waits.size() - queue.wait_first + task.waits.size() > 65535)
-          return reject("waits", "one multiprocessor has more than 65,535 waits", {{"sm", sm}});
+          return reject_plan("waits", "one multiprocessor has more than 65,535 waits", {{"sm", sm}});
         for (const Wait& wait : task.waits) {
           if (within(wait)) plan_.waits.push_back(wait_desc(wait));
         }
@@ -465,7 +310,7 @@ class Planner {
           if (wait.target == 0) plan_.waits.push_back(wait_desc(wait));
       queue.step_count = static_cast<std::uint32_t>(plan_.waits.size()) - queue.wait_first - queue.step_first;
       if (slots_ > 0 && ring_tasks != program_.streams[sm])
-        return reject("stream-order", "the weight stream of SM " + std::to_string(sm) + " is not its queue's order", {{"sm", sm}});
+        return reject_plan("stream-order", "the weight stream of SM " + std::to_string(sm) + " is not its queue's order", {{"sm", sm}});
       queue.task_count = static_cast<std::uint32_t>(plan_.tasks.size()) - queue.task_first;
       queue.wait_count = static_cast<std::uint32_t>(plan_.waits.size()) - queue.wait_first;
       queue.stream_count = static_cast<std::uint32_t>(plan_.streams.size()) - queue.stream_first;
@@ -491,14 +336,14 @@ class Planner {
     const std::string staged =
         program_.batch == 1 ? ""
                             : ", " + std::to_string(act_bytes_) + " of them the input vectors of " + std::to_string(program_.batch) + " sequences";
-    return reject("shared-memory",
-                  "a block needs " + std::to_string(plan_.shared_bytes) + " bytes of shared memory (" + std::to_string(fixed) + " besides the ring" +
-                      staged + "); the device allows " + std::to_string(limits_.smem_optin_bytes) + ": smem_bytes_per_block at most " +
-                      std::to_string(room / slot_bytes_or_one() * slot_bytes_or_one()),
-                  {{"needed", plan_.shared_bytes},
-                   {"fixed", fixed},
-                   {"allowed", limits_.smem_optin_bytes},
-                   {"largest_ring", room / slot_bytes_or_one() * slot_bytes_or_one()}});
+    return reject_plan("shared-memory",
+                       "a block needs " + std::to_string(plan_.shared_bytes) + " bytes of shared memory (" + std::to_string(fixed) +
+                           " besides the ring" + staged + "); the device allows " + std::to_string(limits_.smem_optin_bytes) +
+                           ": smem_bytes_per_block at most " + std::to_string(room / slot_bytes_or_one() * slot_bytes_or_one()),
+                       {{"needed", plan_.shared_bytes},
+                        {"fixed", fixed},
+                        {"allowed", limits_.smem_optin_bytes},
+                        {"largest_ring", room / slot_bytes_or_one() * slot_bytes_or_one()}});
   }
   std::int64_t slot_bytes_or_one() const { return std::max<std::int64_t>(1, slot_bytes_); }
 
