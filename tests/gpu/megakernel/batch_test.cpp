@@ -1,12 +1,11 @@
 // Several sequences in one launch: every one to the bit as it is alone, whatever the others do; and batches that mix them up, all noticed.
 #include <algorithm>
-#include <atomic>
 #include <functional>
-#include <thread>
 
 #include "core/base/json.h"
 #include "core/base/random.h"
 #include "kernels/megakernel/checked_run.h"
+#include "tests/gpu/megakernel/build_all.h"
 #include "tests/gpu/megakernel/checks.h"
 
 namespace amk::gpu_test {
@@ -69,19 +68,15 @@ void compare(GpuModel& model, const ScheduleConfig& config, int batch, int token
   checks.check(guards && more && *guards + *more == 0, name + " keeps to its buffers");
 }
 
-// Every kernel of `configs` into the build cache, on all cores.
-void build_all(GpuModel& model, const std::vector<ScheduleConfig>& configs, int batch) {
-  std::atomic<std::size_t> next{0};
-  std::vector<std::thread> threads;
-  for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t)
-    threads.emplace_back([&] {
-      for (std::size_t i = next++; i < 2 * configs.size(); i = next++) {
-        PlanOptions options;
-        options.batch = i % 2 == 0 ? batch : 1;
-        (void)model.build(configs[i / 2], options);  // what is wrong with it is said where it is used
-      }
-    });
-  for (auto& thread : threads) thread.join();
+// Every kernel of `configs` into the build cache, for the batch and alone.
+void build_all(const GpuModel& model, const std::vector<ScheduleConfig>& configs, int batch) {
+  std::vector<Build> builds;
+  for (const ScheduleConfig& config : configs)
+    for (const int sequences : {batch, 1}) {
+      builds.push_back({config, {}});
+      builds.back().options.batch = sequences;
+    }
+  gpu_test::build_all(model, builds);
 }
 
 // The batch of a program whose descriptors were changed: none of these may look right.

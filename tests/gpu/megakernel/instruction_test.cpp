@@ -5,6 +5,7 @@
 #include "core/base/json.h"
 #include "core/program/lower_instruction.h"
 #include "kernels/megakernel/gpu_instruction.h"
+#include "tests/gpu/megakernel/build_all.h"
 #include "tests/gpu/megakernel/checks.h"
 
 namespace amk::gpu_test {
@@ -60,51 +61,69 @@ ScheduleConfig plain(const ModelSpec& spec) {
   return config;
 }
 
+struct Variant {
+  const char* what;
+  ScheduleConfig config;
+};
+
+// The default and, of `knobs`, each of what decides an instruction's code.
+std::vector<Variant> variants(const ModelSpec& spec, bool knobs) {
+  const ScheduleConfig config = plain(spec);
+  std::vector<Variant> out = {{"default", config}};
+  if (!knobs) return out;
+  const auto with = [&](const char* what, auto change) {
+    out.push_back({what, config});
+    change(out.back().config);
+  };
+  with("unfused", [](ScheduleConfig& c) { c.fusion = Fusion{false, false, false, false, false, false, false, false, false}; });
+  with("direct loads", [](ScheduleConfig& c) { c.smem_bytes_per_block = 0; });
+  with("N_tile 64, round robin", [](ScheduleConfig& c) {
+    c.gemv_n_tile = 64;
+    c.sm_assignment = SmAssignment::RoundRobin;
+  });
+  with("kv_block 256", [](ScheduleConfig& c) { c.attention_kv_block = 256; });
+  with("confirmed, per-head counters", [](ScheduleConfig& c) {
+    c.kernel.publish = Publish::Confirmed;
+    c.kernel.counters = CounterGranularity::KvHead;
+  });
+  with("cp.async", [](ScheduleConfig& c) { c.kernel.cpasync = true; });
+  with("512 threads", [](ScheduleConfig& c) { c.threads_per_block = 512; });
+  with("depth 0", [](ScheduleConfig& c) { c.pipelining_depth = 0; });
+  with("fma rows", [](ScheduleConfig& c) {
+    c.kernel.gemv_path = GemvPath::Fma;
+    c.kernel.weight_layout = WeightLayout::Row;
+  });
+  return out;
+}
+
+PlanOptions only(std::string_view op) {
+  PlanOptions options;
+  options.instruction = op;
+  return options;
+}
+
 void test_model(const Bench& bench, Checks& checks, const std::string& name, bool knobs) {
   auto opened = bench.model(name, kMaxSeq);
   if (!checks.check(opened, name + " opens")) return;
   GpuModel& model = **opened;
   const int max_seq = std::min(kMaxSeq, model.spec().max_position);
   const std::string base = std::filesystem::path(name).filename().string();
+  const std::vector<Variant> all = variants(model.spec(), knobs);
+  std::vector<Build> builds;
+  for (const std::string_view op : instruction_ops())
+    for (const Variant& v : all) builds.push_back({v.config, only(op)});
+  build_all(model, builds);
   for (const std::string_view op : instruction_ops()) {
     const auto kind = kind_of(model, max_seq, op);
     if (!checks.check(kind, base + "#" + std::string(op) + ": reference")) continue;
-    const auto passes = [&](const std::string& what, const ScheduleConfig& config) {
-      PlanOptions options;
-      options.instruction = op;
-      const auto built = model.build(config, options);
-      if (!built && built.error().kind == ErrorKind::Rejected) return;
-      const std::string label = base + "#" + std::string(op) + ", " + what;
-      if (!checks.check(built, label + " builds")) return;
+    for (const Variant& v : all) {
+      const auto built = model.build(v.config, only(op));
+      if (!built && built.error().kind == ErrorKind::Rejected) continue;
+      const std::string label = base + "#" + std::string(op) + ", " + v.what;
+      if (!checks.check(built, label + " builds")) continue;
       const auto outcome = outcome_of(model, *kind, *built);
       if (checks.check(outcome, label + " runs")) checks.check(outcome->correct, label + ": " + outcome->failure);
-    };
-    const ScheduleConfig config = plain(model.spec());
-    passes("default", config);
-    if (!knobs) continue;
-    const auto with = [&](const char* what, auto change) {
-      ScheduleConfig changed = config;
-      change(changed);
-      passes(what, changed);
-    };
-    with("unfused", [](ScheduleConfig& c) { c.fusion = Fusion{false, false, false, false, false, false, false, false, false}; });
-    with("direct loads", [](ScheduleConfig& c) { c.smem_bytes_per_block = 0; });
-    with("N_tile 64, round robin", [](ScheduleConfig& c) {
-      c.gemv_n_tile = 64;
-      c.sm_assignment = SmAssignment::RoundRobin;
-    });
-    with("kv_block 256", [](ScheduleConfig& c) { c.attention_kv_block = 256; });
-    with("confirmed, per-head counters", [](ScheduleConfig& c) {
-      c.kernel.publish = Publish::Confirmed;
-      c.kernel.counters = CounterGranularity::KvHead;
-    });
-    with("cp.async", [](ScheduleConfig& c) { c.kernel.cpasync = true; });
-    with("512 threads", [](ScheduleConfig& c) { c.threads_per_block = 512; });
-    with("depth 0", [](ScheduleConfig& c) { c.pipelining_depth = 0; });
-    with("fma rows", [](ScheduleConfig& c) {
-      c.kernel.gemv_path = GemvPath::Fma;
-      c.kernel.weight_layout = WeightLayout::Row;
-    });
+    }
   }
 }
 
@@ -115,9 +134,7 @@ void test_wrong_kinds(const Bench& bench, Checks& checks) {
   ScheduleConfig config = plain(model.spec());
   config.smem_bytes_per_block = 0;  // direct loads: a task's weights are where its descriptor says
   const auto fails = [&](const char* op, const char* what, const std::function<void(DevicePlan&)>& change) {
-    PlanOptions options;
-    options.instruction = op;
-    const auto built = model.build(config, options);
+    const auto built = model.build(config, only(op));
     const auto kind = kind_of(model, kMaxSeq, op);
     const std::string label = std::string("small#") + op + ", " + what;
     if (!checks.check(built, label + " builds") || !checks.check(kind, label + " reference")) return;

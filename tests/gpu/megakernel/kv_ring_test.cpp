@@ -1,13 +1,12 @@
 // The cache through the ring (kernel_knobs.kv_path "ring") against the warps' own loads: the same tiles in the same order, and so the same bits,
 // wherever a row came from; against the oracle too. Short contexts take the ring only as these tests ask for it (PlanOptions::cache_ring_from).
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <thread>
 
 #include "core/base/random.h"
 #include "kernels/evaluator/build_cache.h"
 #include "kernels/megakernel/checked_run.h"
+#include "tests/gpu/megakernel/build_all.h"
 #include "tests/gpu/megakernel/checks.h"
 
 namespace amk::gpu_test {
@@ -109,21 +108,6 @@ void compare_batch(GpuModel& model, const ScheduleConfig& config, int batch, int
   checks.check(same, name + ": each sequence has the bits that it has alone by own loads");
   checks.check(written, name + " writes every output");
   checks.check(keeps_to_buffers(model, *together), name + " keeps to its buffers");
-}
-
-// Kernels into the build cache, on all cores.
-struct Build {
-  ScheduleConfig config;
-  PlanOptions options;
-};
-void build_all(GpuModel& model, const std::vector<Build>& builds) {
-  std::atomic<std::size_t> next{0};
-  std::vector<std::thread> threads;
-  for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t)
-    threads.emplace_back([&] {
-      for (std::size_t i = next++; i < builds.size(); i = next++) (void)model.build(builds[i].config, builds[i].options);  // used, and judged, later
-    });
-  for (auto& thread : threads) thread.join();
 }
 
 // Kernels that bring other rows than the consumers take, or take them wrongly: none may look right. (As many as they take: consumers do not keep the

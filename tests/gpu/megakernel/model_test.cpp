@@ -6,6 +6,7 @@
 #include "core/base/json.h"
 #include "core/reference/forward.h"
 #include "kernels/megakernel/checked_run.h"
+#include "tests/gpu/megakernel/build_all.h"
 #include "tests/gpu/megakernel/checks.h"
 
 namespace amk::gpu_test {
@@ -123,18 +124,24 @@ void test_knobs(const Bench& bench, Checks& checks) {
     if (!checks.check(model, std::string(name) + " opens")) continue;
     const auto reference = reference_of(**model, 512, checks);
     if (reference == nullptr) continue;
+    const bool int8 = (*model)->spec().weight_format == WeightFormat::Int8;
+    std::vector<std::pair<std::string, ScheduleConfig>> taken;
+    std::vector<Build> builds;
     for (const auto& [what, text] : configs) {
       if (bench.quick && std::string(name).starts_with("toy")) continue;
       const auto config = config_of(text);
-      const bool int8 = (*model)->spec().weight_format == WeightFormat::Int8;
-      if (config && config->kernel.gemv_path == GemvPath::Fma && int8) continue;
-      if (config && config->kernel.publish == Publish::Flagged && (*model)->spec().head_dim < 32) continue;  // refused: toy's heads are too short
+      if (!checks.check(config, what)) continue;
+      if (config->kernel.gemv_path == GemvPath::Fma && int8) continue;
+      if (config->kernel.publish == Publish::Flagged && (*model)->spec().head_dim < 32) continue;  // refused: toy's heads are too short
       // Of int8 what its products depend on; all of them when there is time.
       constexpr std::string_view kQuick[] = {"default",   "combine in o_proj", "direct",      "cp.async",
                                              "confirmed", "flagged",           "128 threads", "wide segments"};
       if (bench.quick && int8 && std::find(std::begin(kQuick), std::end(kQuick), what) == std::end(kQuick)) continue;
-      if (checks.check(config, what)) gate(**model, *reference, *config, std::string(name) + ", " + what, checks);
+      taken.emplace_back(what, *config);
+      builds.push_back({*config, {}});
     }
+    build_all(**model, builds);
+    for (const auto& [what, config] : taken) gate(**model, *reference, config, std::string(name) + ", " + what, checks);
   }
 }
 

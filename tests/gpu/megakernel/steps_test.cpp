@@ -8,6 +8,7 @@
 #include "core/base/json.h"
 #include "core/base/random.h"
 #include "kernels/megakernel/checked_run.h"
+#include "tests/gpu/megakernel/build_all.h"
 #include "tests/gpu/megakernel/checks.h"
 
 namespace amk::gpu_test {
@@ -34,16 +35,12 @@ Result<DeviceProgram> program_of(GpuModel& model, const ScheduleConfig& config, 
   return model.load(built);
 }
 
-// Kernels into the build cache, on all cores: one of one step and one of several for each config.
+// Of each config the kernel of one step and the one of several, into the build cache.
 void build_all(const GpuModel& model, const std::vector<ScheduleConfig>& configs) {
-  std::atomic<std::size_t> next{0};
-  std::vector<std::thread> threads;
-  for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t)
-    threads.emplace_back([&] {
-      for (std::size_t i = next++; i < 2 * configs.size(); i = next++)
-        (void)model.build(with_steps(configs[i / 2], i % 2 == 0 ? 1 : 2));  // what is wrong with it is said where it is used
-    });
-  for (auto& thread : threads) thread.join();
+  std::vector<Build> builds;
+  for (const ScheduleConfig& config : configs)
+    for (const int steps : {1, 2}) builds.push_back({with_steps(config, steps), {}});
+  gpu_test::build_all(model, builds);
 }
 
 // The same tokens by one step a launch and by `steps`, and tokens fed back: equal bits, and nothing outside the buffers.
