@@ -81,12 +81,16 @@ __device__ __forceinline__ void merge_warps(const Block& block, const Params& p,
       if constexpr (kSplits == 1) {
         out.pair<kActType>(buffer, (static_cast<u64>(task.head) * kGqa + g) * kHeadDim + e, __fdividef(a, all_total), __fdividef(b, all_total));
       } else {
-        // Partials: [split][kv head][query head of the group]; all four tail words are written, so that no byte of the record is left over.
+        // Partials: [split][kv head][query head of the group]; all four tail words are written: a reader of packets looks at four.
         const u64 record = (static_cast<u64>(split) * kHeads + task.head * kGqa + g) * kPartialRecord;
-        out.pair<kF32>(buffer, record + e, a, b);
+        if constexpr (kHalfPartials) {
+          out.word(buffer, record + e / 2, pack_bf16(a, b));
+        } else {
+          out.pair<kF32>(buffer, record + e, a, b);
+        }
         if (e == 0) {
-          out.pair<kF32>(buffer, record + kHeadDim, all_top, all_total);
-          out.pair<kF32>(buffer, record + kHeadDim + 2, 0.0f, 0.0f);
+          out.pair<kF32>(buffer, record + kPartialTailAt, all_top, all_total);
+          if (kFlagged || !kHalfPartials) out.pair<kF32>(buffer, record + kPartialTailAt + 2, 0.0f, 0.0f);
         }
       }
     }

@@ -97,16 +97,16 @@ __device__ __forceinline__ void kv_append(const Params& p, const TaskDesc& task,
 }
 
 __device__ __forceinline__ void attention_combine(const Block& block, const Params& p, const TaskDesc& task, u32 index, Publisher& out) {
-  constexpr u32 kQuadsPerHead = kGqa * kHeadDim / 4;  // of a kv head
+  constexpr u32 kPlacesPerHead = kGqa * kHeadDim / kPlace;  // of a kv head
 #pragma unroll 1
   for (u32 seq = 0; seq < kBatch; ++seq) {
-    const u32 end = task.row_end * kQuadsPerHead;
+    const u32 end = task.row_end * kPlacesPerHead;
     u8* buffer = p.activations + task.output + seq * slice_bytes<kActType>(kQRows);
 #pragma unroll 1
-    for (u32 first = task.row_begin * kQuadsPerHead + thread_index(); first < end; first += kConsumers) {
-      combine_quads<1>(block, p, task, index, seq, first, end, [&](int, u32 quad, float4 v) {
-        out.pair<kActType>(buffer, quad * 4, v.x, v.y);
-        out.pair<kActType>(buffer, quad * 4 + 2, v.z, v.w);
+    for (u32 first = task.row_begin * kPlacesPerHead + thread_index(); first < end; first += kConsumers) {
+      combine_some<1>(block, p, task, index, seq, first, end, [&](int, u32 place, const Elements& v) {
+#pragma unroll
+        for (u32 e = 0; e < kPlace; e += 2) out.pair<kActType>(buffer, place * kPlace + e, v.e[e], v.e[e + 1]);
       });
     }
   }

@@ -24,9 +24,24 @@ struct Choice<false, A, B> {
 using WeightGroup = Choice<kInt8, Int8Group, Group>::Type;
 using VectorGroup = Choice<kInt8, Int8Vector, GroupVector>::Type;
 using RowSums = Choice<kInt8, Int8Sums, Sums>::Type;
+// What of a step is left for the next one's latencies: where its unit's sums go when it is complete. A unit that goes on has its sums carried on.
+struct FloatPending {
+  u32 at = 0;  // 0: the unit goes on
+  __device__ __forceinline__ void begin(Sums& mine, const Sums& before) const {
+    if (at == 0) {
+      mine = before;
+    } else {
+      mine.clear();
+    }
+  }
+  __device__ __forceinline__ void settle(const Sums& before, u32 lane) {
+    if (at != 0) store_shared_if(at, before.row(), lane % 4 == 0);
+  }
+};
+using PendingSums = Choice<kInt8, Int8Pending, FloatPending>::Type;
 
-// The order within a step: a segment's products are on their way while the next one is looked for (int8), or follow its loads (bf16): docs/lab.
-constexpr bool kProductsFirst = kInt8;
+// int8: a step's sums are read during the next one, whose products, in registers of their own, do not wait for them (docs/lab/megakernel.md).
+constexpr bool kDeferred = kBatch == 1;
 
 template <bool Second>
 struct Half {
@@ -178,10 +193,12 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   const u32 seg_vector_bytes = keep(shape.seg_vector_bytes);
   // All of this warp's segments: their piece of the vector stays in registers.
   const bool same_columns = (groups == 1 || kPairGroups) && shape.skip_segs == 0;
-  if (kPackedLayout && (same_columns || kProductsFirst)) vector.load(act + walk.column * seg_vector_bytes, lane, stride);
+  if (kPackedLayout && (same_columns || kInt8)) vector.load(act + walk.column * seg_vector_bytes, lane, stride);
   if (kPairGroups && same_columns) second.load(act + walk.column * seg_vector_bytes + kGroupBlocks * 128, lane, stride);
-  RowSums sums;
+  RowSums sums, sums2;  // sums2: of every other step, where they are deferred
   sums.clear();
+  sums2.clear();
+  PendingSums pending;
   Epilogue epilogue(block, p, task, shape, warp);
   const bool finishes = kBatch > 1 ? warp < kBatch : warp == kConsumerWarps - 1;
   // Several sequences: the n-th batch of rows, from `first` on, when all its sums are there.
@@ -206,12 +223,11 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
       const u32 sums_at = keep(shared_address(partials) + (kBatch > 1 ? lane % 4 * kPartialFloats * 4 : 0)) +
                           (lane / 4 + (shape.unit_sums == walk.unit_segs ? 0 : warp * kUnit)) * 4;
       const u32 column_stride = shape.unit_sums == walk.unit_segs ? kUnit * 4 : 0, unit_stride = shape.unit_stride * 4;
-      const auto step = [&](WeightGroup& now, WeightGroup& following, auto half) {
+      const auto step = [&](WeightGroup& now, WeightGroup& following, RowSums& mine, RowSums& before, auto half) {
         constexpr bool kSecond = kPairGroups && decltype(half)::value;
         VectorGroup& own = kSecond ? second : vector;
-        if (!kProductsFirst && !same_columns)
+        if (!kInt8 && !same_columns)
           own.load(act + walk.column * seg_vector_bytes + (kPairGroups ? kSecond : group) * kGroupBlocks * kBlockVectorBytes, lane, stride);
-        if constexpr (kProductsFirst) sums.add(now, own);
         const u32 unit = walk.unit, sum_at = sums_at + (unit - first) * unit_stride + walk.column * column_stride;
         if (kPairGroups ? !kSecond : !kOneGroup && group + 1 < groups) {
           source = source.moved(kGroupBlocks * kBlockBytes);
@@ -226,30 +242,44 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
             if (groups == 1) walk.close(lane);
           }
         }
-        if constexpr (kProductsFirst) {
-          if (!same_columns) own.load(act + walk.column * seg_vector_bytes + group * kGroupBlocks * kBlockVectorBytes, lane, stride);
+        if constexpr (kDeferred) {
+          pending.begin(mine, before);
+          mine.add(now, own);
+          if (kInt8 && !same_columns) own.load(act + walk.column * seg_vector_bytes + group * kGroupBlocks * kBlockVectorBytes, lane, stride);
+          pending.settle(before, lane);
+          pending.at = walk.unit != unit ? sum_at : 0;
         } else {
           sums.add(now, own);
-        }
-        // A row's sum over all of this warp's segments of the unit.
-        if (walk.unit != unit) {
-          if constexpr (kBatch > 1) {
+          // A row's sum over all of this warp's segments of the unit.
+          if (walk.unit != unit) {
+            if constexpr (kBatch > 1) {
 #pragma unroll
-            for (int set = 0; set < kSets; ++set) store_shared_if(sum_at + set * 4 * kPartialFloats * 4, sums.row(set), set * 4 + lane % 4 < kBatch);
-          } else {
-            store_shared_if(sum_at, sums.row(), lane % 4 == 0);
+              for (int set = 0; set < kSets; ++set) store_shared_if(sum_at + set * 4 * kPartialFloats * 4, sums.row(set), set * 4 + lane % 4 < kBatch);
+            } else {
+              store_shared_if(sum_at, sums.row(), lane % 4 == 0);
+            }
+            sums.clear();
           }
-          sums.clear();
         }
       };
 #pragma unroll 1
       while (walk.unit < end) {
-        step(here, there, Half<false>());
+        step(here, there, sums, sums2, Half<false>());
         if (walk.unit >= end) {
           here = there;
+          if constexpr (kDeferred) {
+            pending.settle(sums, lane);
+            pending.at = 0;
+          }
+          sums2.clear();
           break;
         }
-        step(there, here, Half<true>());
+        step(there, here, sums2, sums, Half<true>());
+      }
+      if constexpr (kDeferred) {
+        pending.settle(sums2, lane);
+        pending.at = 0;
+        sums2.clear();
       }
     } else {
       while (walk.unit < end) {

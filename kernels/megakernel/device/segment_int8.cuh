@@ -47,6 +47,15 @@ struct Int8Vector {
   }
 };
 
+// Row g's sum, in units of the vector's 2^-k, of all parts: in lane 4g.
+__device__ __forceinline__ float int8_row(int part) {
+  const u32 t = thread_index() % 4;
+  const float worth = t == 0 ? 1.0f : t == 1 ? 256.0f : t == 2 ? 65536.0f : 0.0f;  // of the lane's limb
+  float sum = worth * static_cast<float>(part);
+  sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+  return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
+}
+
 struct Int8Sums {
   int c[2][4];
   __device__ __forceinline__ void clear() {
@@ -57,13 +66,22 @@ struct Int8Sums {
 #pragma unroll
     for (int j = 0; j < kGroupBlocks; ++j) mma16832(c[j % 2], w.a[j], v.x[j]);
   }
-  // Row g's sum, in units of the vector's 2^-k: in lane 4g.
-  __device__ __forceinline__ float row(int = 0) const {
-    const u32 t = thread_index() % 4;
-    const float worth = t == 0 ? 1.0f : t == 1 ? 256.0f : t == 2 ? 65536.0f : 0.0f;  // of the lane's limb
-    float sum = worth * static_cast<float>((c[0][0] + c[0][3]) + (c[1][0] + c[1][3]));
-    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-    return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
+  // This lane's part of row g's sum, exact: of one limb.
+  __device__ __forceinline__ int part() const { return (c[0][0] + c[0][3]) + (c[1][0] + c[1][3]); }
+  __device__ __forceinline__ float row(int = 0) const { return int8_row(part()); }
+};
+
+// What of a step is left for the next one's latencies: a step's products, added to those of its unit so far, and where the unit's sums go when it is
+// complete. Integers: the order of additions is free.
+struct Int8Pending {
+  int part = 0;
+  u32 at = 0;  // 0: the unit goes on
+  __device__ __forceinline__ void begin(Int8Sums& mine, const Int8Sums&) const { mine.clear(); }
+  __device__ __forceinline__ void settle(const Int8Sums& before, u32 lane) {
+    part += before.part();
+    if (at == 0) return;
+    store_shared_if(at, int8_row(part), lane % 4 == 0);
+    part = 0;
   }
 };
 

@@ -247,8 +247,8 @@ __device__ __forceinline__ void fetch_combine(const Block& block, const Params& 
         if (wanted(2 * k))
           merge.add(make_uint2(pairs[2 * k].low(), pairs[2 * k].high()), make_uint4(pairs[2 * k + 1].low(), pairs[2 * k + 1].high(), 0, 0));
     }
-    const float4 merged = merge.result();
-    out.put(j, there ? pack_pair<kWeightType>(merged.x, merged.y) : 0, lane);
+    const Elements merged = merge.result();
+    out.put(j, there ? pack_pair<kWeightType>(merged.e[0], merged.e[1]) : 0, lane);
   }
 }
 

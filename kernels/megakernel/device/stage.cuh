@@ -234,7 +234,14 @@ __device__ __forceinline__ void stage_copy_limbs(const Block& block, const Param
     if (wanted(j)) put8_limbs(shared_address(block.act()), (thread + j * kConsumers) * 8, v[j], power.up);
 }
 
-constexpr u32 kPartialRecord = kHeadDim + kPartialTail;  // floats of one query head's partial
+constexpr u32 kPartialRecord = kHeadDim + kPartialTail;  // words of one query head's partial: its place in memory, and all of it between warps
+// In memory a partial's values are bf16 where activations are: half the bytes, which every multiprocessor fetches from every split. What they are merged
+// to is rounded to bf16 next in any case. The record keeps the place that the program gives it in fp32 and fills its first half.
+constexpr bool kHalfPartials = kActType == kBF16 && !kSlices;
+constexpr u32 kPartialTailAt = kHalfPartials ? kHeadDim / 2 : kHeadDim;  // word of the maximum and the total
+constexpr u32 kPartialWords = kPartialTailAt + kPartialTail;
+constexpr u32 kPlace = kHalfPartials ? 8 : 4;  // elements of four words
+static_assert(kHeadDim % kPlace == 0, "a record is whole places");
 
 // Splits that have keys at this position: split s starts with block s.
 __device__ __forceinline__ u32 active_splits(int position) {
@@ -242,112 +249,129 @@ __device__ __forceinline__ u32 active_splits(int position) {
   return blocks < kSplits ? blocks : kSplits;
 }
 
+// Neighbouring elements of a vector.
+struct Elements {
+  float e[kPlace];
+  __device__ __forceinline__ float4 quad(u32 i) const { return make_float4(e[4 * i], e[4 * i + 1], e[4 * i + 2], e[4 * i + 3]); }
+};
+
 // Running merge of splits, in their order.
 struct Merge {
   float top = -kInfinity, total = 0.0f;
-  float4 sum = make_float4(0, 0, 0, 0);
+  Elements sum = {};
   __device__ __forceinline__ void add(uint2 tail, uint4 v) {  // tail: the split's maximum and total
     const float split_top = __uint_as_float(tail.x);
     const float next = fmaxf(top, split_top);
     // A split without keys in the window has maximum -inf and weight 0.
     const float keep = top == -kInfinity ? 0.0f : fast_exp2(top - next), weight = split_top == -kInfinity ? 0.0f : fast_exp2(split_top - next);
     total = fmaf(total, keep, weight * __uint_as_float(tail.y));
-    sum.x = fmaf(sum.x, keep, weight * __uint_as_float(v.x));
-    sum.y = fmaf(sum.y, keep, weight * __uint_as_float(v.y));
-    sum.z = fmaf(sum.z, keep, weight * __uint_as_float(v.z));
-    sum.w = fmaf(sum.w, keep, weight * __uint_as_float(v.w));
+    const u32 words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+      if constexpr (kHalfPartials) {
+        sum.e[2 * i] = fmaf(sum.e[2 * i], keep, weight * bf16_low(words[i]));
+        sum.e[2 * i + 1] = fmaf(sum.e[2 * i + 1], keep, weight * bf16_high(words[i]));
+      } else {
+        sum.e[i] = fmaf(sum.e[i], keep, weight * __uint_as_float(words[i]));
+      }
+    }
     top = next;
   }
-  __device__ __forceinline__ float4 result() const {
+  __device__ __forceinline__ Elements result() const {
     const float inverse = __fdividef(1.0f, total);
-    return make_float4(sum.x * inverse, sum.y * inverse, sum.z * inverse, sum.w * inverse);
+    Elements out;
+#pragma unroll
+    for (u32 i = 0; i < kPlace; ++i) out.e[i] = sum.e[i] * inverse;
+    return out;
   }
 };
 
-// Four neighbouring elements of `Quads` places of the vectors, merged over the splits; the records of all places and of `kFlight` splits are on their
-// way at once: one trip to L2 where there are no more splits than that. Place i is a quad of a sequence's vector, if it is `there`.
-template <int Quads, u32 kFlight, class SeqOf, class QuadOf, class There, class Put>
-__device__ __forceinline__ void combine_places(const Block& block, const Params& p, const TaskDesc& task, u32 index, SeqOf seq_of, QuadOf quad_of,
+// `Places` of the vectors, merged over the splits; the records of all of them and of `kFlight` splits are on their
+// way at once: one trip to L2 where there are no more splits than that. The i-th is place `place_of(i)` of a sequence's vector, if it is `there`.
+template <int Places, u32 kFlight, class SeqOf, class PlaceOf, class There, class Put>
+__device__ __forceinline__ void combine_places(const Block& block, const Params& p, const TaskDesc& task, u32 index, SeqOf seq_of, PlaceOf place_of,
                                                There there, Put put) {
   constexpr u32 kWord = kFlagged ? 8 : 4;
   const u8* partials = p.activations + task.input;
-  const auto record = [&](int i, u32 split) {  // of the quad's head
+  const auto record = [&](int i, u32 split) {  // of the place's head
     return partials + seq_of(i) * slice_bytes<kF32>(kSplits * kHeads * kPartialRecord) +
-           (static_cast<u64>(split) * kHeads + quad_of(i) / (kHeadDim / 4)) * kPartialRecord * kWord;
+           (static_cast<u64>(split) * kHeads + place_of(i) / (kHeadDim / kPlace)) * kPartialRecord * kWord;
   };
-  const auto in_record = [&](int i) { return quad_of(i) % (kHeadDim / 4) * 4 * kWord; };
+  const auto in_record = [&](int i) { return place_of(i) % (kHeadDim / kPlace) * 4 * kWord; };
   u32 splits = 0;  // the most of any place
   if constexpr (kBatch == 1) {
     splits = active_splits(position_of(p, 0));
   } else {
 #pragma unroll
-    for (int i = 0; i < Quads; ++i)
+    for (int i = 0; i < Places; ++i)
       if (there(i)) splits = splits < active_splits(position_of(p, seq_of(i))) ? active_splits(position_of(p, seq_of(i))) : splits;
   }
   const auto wakes = [&](int i, u32 split) { return split < (kBatch == 1 ? splits : active_splits(position_of(p, seq_of(i)))) && there(i); };
-  Merge merge[Quads];
+  Merge merge[Places];
 #pragma unroll 1
   for (u32 base = 0; base < splits; base += kFlight) {
     const auto wanted = [&](int j) { return wakes(j / (2 * kFlight), base + j / 2 % kFlight); };
     const auto from = [&](int j) {  // place, split, tail or value
       const int i = j / (2 * kFlight);
-      return record(i, base + j / 2 % kFlight) + (j % 2 == 0 ? kHeadDim * kWord : in_record(i));
+      return record(i, base + j / 2 % kFlight) + (j % 2 == 0 ? kPartialTailAt * kWord : in_record(i));
     };
-    uint2 tail[Quads * kFlight];  // maximum and total
-    uint4 v[Quads * kFlight];
+    uint2 tail[Places * kFlight];  // maximum and total
+    uint4 v[Places * kFlight];
     if constexpr (kFlagged) {
-      Packets packets[Quads * 2 * kFlight];
+      // Four packets each: a tail's last two are whole as well.
+      Packets packets[Places * 2 * kFlight];
       load_packets(block, p, index, tag_base(p) + task.input_tag, packets, from, wanted);
 #pragma unroll
-      for (int j = 0; j < Quads * static_cast<int>(kFlight); ++j) {
+      for (int j = 0; j < Places * static_cast<int>(kFlight); ++j) {
         tail[j] = make_uint2(packets[2 * j].words().x, packets[2 * j].words().y);
         v[j] = packets[2 * j + 1].words();
       }
     } else {
 #pragma unroll
-      for (int j = 0; j < Quads * static_cast<int>(kFlight); ++j) {
+      for (int j = 0; j < Places * static_cast<int>(kFlight); ++j) {
         tail[j] = load_l2_8_if(from(2 * j), wanted(2 * j));
         v[j] = load_l2_16_if(from(2 * j + 1), wanted(2 * j));
       }
     }
 #pragma unroll
-    for (int j = 0; j < Quads * static_cast<int>(kFlight); ++j)
+    for (int j = 0; j < Places * static_cast<int>(kFlight); ++j)
       if (wanted(2 * j)) merge[j / kFlight].add(tail[j], v[j]);
   }
 #pragma unroll
-  for (int i = 0; i < Quads; ++i)
-    if (there(i)) put(i, quad_of(i), merge[i].result());
+  for (int i = 0; i < Places; ++i)
+    if (there(i)) put(i, place_of(i), merge[i].result());
 }
 
-// Quads first, first + kConsumers, … of one sequence. Records of up to `Most` splits at once, by registers.
-template <int Quads, u32 Most = 8 / Quads, class Put>
-__device__ __forceinline__ void combine_quads(const Block& block, const Params& p, const TaskDesc& task, u32 index, u32 seq, u32 first, u32 end,
-                                              Put put) {
+// Places first, first + kConsumers, … of one sequence. Records of up to `Most` splits at once, by registers.
+template <int Places, u32 Most = 8 / Places, class Put>
+__device__ __forceinline__ void combine_some(const Block& block, const Params& p, const TaskDesc& task, u32 index, u32 seq, u32 first, u32 end,
+                                             Put put) {
   constexpr u32 kFew = kFlagged || kConsumerWarps > 8 ? 2 : 4;  // by registers
   constexpr u32 kMost = kFlagged || kConsumerWarps > 8 ? kFew : Most, kMany = kSplits < kMost ? kSplits : kMost;
-  const auto quad_of = [&](int i) { return first + i * kConsumers; };
+  const auto place_of = [&](int i) { return first + i * kConsumers; };
   const auto there = [&](int i) { return first + i * kConsumers < end; };
   const auto seq_of = [&](int) { return seq; };
   // Long contexts wake every split: fewer trips to L2, one behind the other, for the merge.
   if constexpr (kMany > kFew) {
-    if (active_splits(position_of(p, seq)) > kFew) return combine_places<Quads, kMany>(block, p, task, index, seq_of, quad_of, there, put);
+    if (active_splits(position_of(p, seq)) > kFew) return combine_places<Places, kMany>(block, p, task, index, seq_of, place_of, there, put);
   }
-  combine_places<Quads, kFew>(block, p, task, index, seq_of, quad_of, there, put);
+  combine_places<Places, kFew>(block, p, task, index, seq_of, place_of, there, put);
 }
 
 template <int kEach>
 __device__ __forceinline__ void stage_combine_limbs(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
-  constexpr u32 kQuads = kQRows / 4, kTurns = (kQuads + kConsumers * kEach - 1) / (kConsumers * kEach);
+  constexpr u32 kPlaces = kQRows / kPlace, kTurns = (kPlaces + kConsumers * kEach - 1) / (kConsumers * kEach);
   const u32 thread = thread_index();
-  float4 held[kTurns * kEach];
+  Elements held[kTurns * kEach];
   u32 largest = 0;
 #pragma unroll
   for (u32 turn = 0; turn < kTurns; ++turn) {
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) held[turn * kEach + i] = make_float4(0, 0, 0, 0);
-    combine_quads<kEach>(block, p, task, index, 0, thread + turn * kConsumers * kEach, kQuads, [&](int i, u32, float4 v) {
+    for (int i = 0; i < kEach; ++i) held[turn * kEach + i] = {};
+    combine_some<kEach>(block, p, task, index, 0, thread + turn * kConsumers * kEach, kPlaces, [&](int i, u32, const Elements& v) {
       held[turn * kEach + i] = v;
-      largest = larger(largest, v);
+#pragma unroll
+      for (u32 q = 0; q < kPlace / 4; ++q) largest = larger(largest, v.quad(q));
     });
   }
   offer_largest(offers(block), largest);
@@ -356,18 +380,25 @@ __device__ __forceinline__ void stage_combine_limbs(const Block& block, const Pa
   if (thread == 0) block.scratch()[kVectorScaleAt] = power.down;
 #pragma unroll
   for (u32 j = 0; j < kTurns * kEach; ++j) {
-    const u32 quad = thread + j * kConsumers;
-    if (quad < kQuads) put4_limbs(shared_address(block.act()), quad * 4, held[j], power.up);
+    const u32 place = thread + j * kConsumers;
+#pragma unroll
+    for (u32 q = 0; q < kPlace / 4; ++q)
+      if (place < kPlaces) put4_limbs(shared_address(block.act()), place * kPlace + q * 4, held[j].quad(q), power.up);
   }
 }
 
+__device__ __forceinline__ void put_place(u8* act, u32 place, const Elements& v) {
+#pragma unroll
+  for (u32 q = 0; q < kPlace / 4; ++q) put4(act, place * kPlace + q * 4, v.e[q * 4], v.e[q * 4 + 1], v.e[q * 4 + 2], v.e[q * 4 + 3]);
+}
+
 __device__ __forceinline__ void stage_combine(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
-  constexpr u32 kQuads = kQRows / 4;
-  constexpr int kEach = kQuads > kConsumers && !kFlagged ? 2 : 1;  // by registers
+  constexpr u32 kPlaces = kQRows / kPlace;
+  constexpr int kEach = kPlaces > kConsumers && !kFlagged ? 2 : 1;  // by registers
   if constexpr (kLimbsDirect) return stage_combine_limbs<kEach>(block, p, task, index);
 #pragma unroll 1
-  for (u32 first = thread_index(); first < kQuads; first += kConsumers * kEach) {
-    combine_quads<kEach>(block, p, task, index, 0, first, kQuads, [&](int, u32 quad, float4 v) { put4(block.act(), quad * 4, v.x, v.y, v.z, v.w); });
+  for (u32 first = thread_index(); first < kPlaces; first += kConsumers * kEach) {
+    combine_some<kEach>(block, p, task, index, 0, first, kPlaces, [&](int, u32 place, const Elements& v) { put_place(block.act(), place, v); });
   }
 }
 

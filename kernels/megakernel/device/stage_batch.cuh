@@ -118,8 +118,8 @@ __device__ __forceinline__ void stage_copies(const Block& block, const Params& p
 }
 
 __device__ __forceinline__ void stage_combines(const Block& block, const Params& p, const TaskDesc& task, const Vectors& vectors, u32 index) {
-  constexpr u32 kQuads = kQRows / 4, kEach = (kQuads + kConsumers - 1) / kConsumers;  // of a sequence, a thread's part of it
-  constexpr u32 kPlaces = kFlagged || kConsumerWarps > 8 ? 2 : 8;                     // by registers
+  constexpr u32 kOfOne = kQRows / kPlace, kEach = (kOfOne + kConsumers - 1) / kConsumers;  // of a sequence, a thread's part of it
+  constexpr u32 kPlaces = kFlagged || kConsumerWarps > 8 ? 2 : 32 / kPlace;  // by registers
   constexpr u32 kSeqs = less(kBatch, at_least_one(kPlaces / kEach));
   const u32 thread = thread_index();
 #pragma unroll 1
@@ -128,10 +128,10 @@ __device__ __forceinline__ void stage_combines(const Block& block, const Params&
     for (u32 part = 0; part < kEach; part += kPlaces) {  // more than one only for long vectors
       constexpr int kNow = static_cast<int>(less(kPlaces, kEach) * kSeqs);
       const auto seq_of = [&](int i) { return base + i / less(kPlaces, kEach); };
-      const auto quad_of = [&](int i) { return thread + (part + i % less(kPlaces, kEach)) * kConsumers; };
-      const auto there = [&](int i) { return seq_of(i) < kBatch && quad_of(i) < kQuads; };
-      combine_places<kNow, 1>(block, p, task, index, seq_of, quad_of, there,
-                              [&](int i, u32 quad, float4 v) { put4(vectors.of(seq_of(i)), quad * 4, v.x, v.y, v.z, v.w); });
+      const auto place_of = [&](int i) { return thread + (part + i % less(kPlaces, kEach)) * kConsumers; };
+      const auto there = [&](int i) { return seq_of(i) < kBatch && place_of(i) < kOfOne; };
+      combine_places<kNow, 1>(block, p, task, index, seq_of, place_of, there,
+                              [&](int i, u32 place, const Elements& v) { put_place(vectors.of(seq_of(i)), place, v); });
     }
   }
 }
@@ -141,7 +141,7 @@ __device__ __forceinline__ u32 partial_words(const Params& p) {
   u32 splits = 0;
 #pragma unroll
   for (u32 s = 0; s < kBatch; ++s) splits += active_splits(position_of(p, s));
-  return splits * kHeads * kPartialRecord;
+  return splits * kHeads * kPartialWords;
 }
 
 // False: the block leaves.
