@@ -1,6 +1,7 @@
 // kill -9 of the real daemon and of shims at random moments, under eight agents that evaluate and record: what was acknowledged is there, once, and the
 // counts are the rows'. And two first clients that race for a workspace nobody serves: one daemon, both served.
-// AMK_CRASH_DAEMON_KILLS, AMK_CRASH_RACES: how many (default: a short run). Prints "N passed, N failed".
+// AMK_CRASH_DAEMON_KILLS, AMK_CRASH_RACES: how many (default: a short run). AMK_CRASH_DEVICE=cuda: the agents measure on the GPU, and its workers are
+// killed as well (docs/reliability.md). Prints "N passed, N failed".
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -10,11 +11,16 @@ import { binary, equal, ok, runAll, test } from '../e2e/cli/harness.mjs';
 const wanted = (name, few) => Math.max(1, Number(process.env[name] ?? few));
 const sleep = (ms) => new Promise((r) => setTimeout(r, ms));
 const kAgents = 8;
+const onGpu = process.env.AMK_CRASH_DEVICE === 'cuda';
+// A candidate takes seconds on a GPU, most of them to build it the first time and to open the device again after each kill.
+const workload = onGpu ? { model: 'small', gpu: 'auto', device: 'cuda' } : { model: 'toy', gpu: 'h100', device: 'cpu' };
+const environment = onGpu ? Object.fromEntries(['CUDA_VISIBLE_DEVICES', 'LD_LIBRARY_PATH', 'AMK_CACHE'].flatMap((n) => (process.env[n] ? [[n, process.env[n]]] : []))) : {};
+const pause = () => (onGpu ? 300 + draw(2700) : 40 + draw(400));
 
 // One `amk mcp`: ask() resolves with the reply, or with undefined when the shim is gone before it.
 class Agent {
   constructor(ws) {
-    this.child = spawn(binary, ['--workspace', ws.ws, 'mcp'], { env: ws.env(), cwd: ws.dir, stdio: ['pipe', 'pipe', 'ignore'] });
+    this.child = spawn(binary, ['--workspace', ws.ws, 'mcp'], { env: ws.env(environment), cwd: ws.dir, stdio: ['pipe', 'pipe', 'ignore'] });
     this.waiting = new Map();
     this.next = 0;
     this.child.stdin.on('error', () => {});
@@ -64,9 +70,25 @@ function daemonsOf(ws) {
   }).map(Number);
 }
 
+// Children of the workspace's daemon that judge on a GPU.
+function workersOf(ws) {
+  const daemon = ws.daemonPid();
+  return daemon === undefined ? [] : fs.readdirSync('/proc').filter((pid) => /^\d+$/.test(pid) && isWorker(pid, daemon)).map(Number);
+}
+function isWorker(pid, daemon) {
+  try {
+    if (fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')[1] !== 'worker') return false;
+    return daemon === undefined || Number(fs.readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').pop().split(' ')[1]) === daemon;
+  } catch { return false; }
+}
+
+// What an agent may say of a verdict.
+const statusFor = { ok: 'revert', rejected: 'rejected', crash: 'crash', timeout: 'timeout' };
+
 test('daemon and shims killed at random under eight agents', async (ws) => {
   const kills = wanted('AMK_CRASH_DAEMON_KILLS', 12);
-  const killed = { daemon: 0, shim: 0 };
+  const killed = { daemon: 0, shim: 0, worker: 0 };
+  const verdicts = {}, workers = new Set();
   const agents = [];
   const acknowledged = [], attempted = new Set();
   let stop = false, campaign, fault;
@@ -79,12 +101,15 @@ test('daemon and shims killed at random under eight agents', async (ws) => {
         agents[index] = new Agent(ws);
         await agents[index].hello();
       }
-      const reply = await agents[index].tool(name, args);
-      if (reply?.result && !reply.result.isError) return reply.result.structuredContent;
+      let reply = await agents[index].tool(name, args);
+      for (let job; (job = reply?.result?.structuredContent) && ['queued', 'running'].includes(job.state);)
+        reply = await agents[index].tool('amk_job', { job_id: job.job_id, wait_s: 20 });
+      const content = reply?.result?.structuredContent;
+      if (reply?.result && !reply.result.isError && !['lost', 'cancelled', 'failed'].includes(content.state)) return content.result ?? content;
       // What a killed daemon leaves behind is told as such; everything else is a fault of ours.
-      told = reply?.result?.isError ? JSON.stringify(reply.result.structuredContent ?? reply.result) : JSON.stringify(reply?.error ?? null);
+      told = JSON.stringify(content ?? reply?.result ?? reply?.error ?? null);
       if (/campaign-done/.test(told)) {  // eight experiments without a keep: a search takes it up again, and makes one of its own
-        await agents[index].tool('amk_autoresearch', { model: 'toy', gpu: 'h100', device: 'cpu', iters: 1, reopen: true, wait_s: 20 });
+        await agents[index].tool('amk_autoresearch', { ...workload, iters: 1, reopen: true, wait_s: 20 });
         continue;
       }
       if (reply && !/daemon|lost|unavailable|connection|restart|stop/i.test(told)) throw new Error(`${name}: ${told.slice(0, 400)}`);
@@ -92,23 +117,29 @@ test('daemon and shims killed at random under eight agents', async (ws) => {
     }
     throw new Error(`${name} was not acknowledged in 400 tries: ${told?.slice(0, 400)}`);
   }
-  async function work(index) {
+  async function agent(index) {
     for (let n = 0; !stop; n++) {
       const key = `a${index}-${n}`;
       const config = { pipelining_depth: 2 + draw(5) };
-      const verdict = await insist(index, 'amk_eval', { model: 'toy', gpu: 'h100', device: 'cpu', config, request_key: `e-${key}` });
+      const verdict = await insist(index, 'amk_eval', { ...workload, config, request_key: `e-${key}` });
       campaign ??= verdict.campaign;
+      verdicts[verdict.status] = (verdicts[verdict.status] ?? 0) + 1;
+      if (verdict.status === 'unavailable') continue;  // the GPU's fault, not this candidate's: nothing to record
       attempted.add(key);
       const state = await insist(index, 'amk_orchestrate_record',
-        { status: 'revert', verdict_id: verdict.verdict_id, config, description: key, campaign: verdict.campaign, idempotency_key: `r-${key}` });
+        { status: statusFor[verdict.status], verdict_id: verdict.verdict_id, config, description: key, campaign: verdict.campaign, idempotency_key: `r-${key}` });
       acknowledged.push([key, state.experiment]);
     }
   }
-  const all = Promise.all(Array.from({ length: kAgents }, (_, i) => work(i)));
+  const all = Promise.all(Array.from({ length: kAgents }, (_, i) => agent(i)));
   all.catch((e) => { fault = e; stop = true; });
-  while (killed.daemon + killed.shim < kills && !fault) {
-    await sleep(40 + draw(400));
-    if (draw(3) === 0) {
+  while (killed.daemon + killed.shim + killed.worker < kills && !fault) {
+    await sleep(pause());
+    const judging = onGpu ? workersOf(ws) : [];
+    judging.forEach((pid) => workers.add(pid));
+    if (judging.length > 0 && draw(3) > 0) {
+      try { process.kill(judging[draw(judging.length)], 'SIGKILL'); killed.worker++; } catch { /* gone already */ }
+    } else if (draw(3) === 0) {
       const victim = agents[draw(kAgents)];
       if (victim && !victim.ended) { victim.child.kill('SIGKILL'); killed.shim++; }
     } else if (ws.killDaemon('SIGKILL')) {
@@ -119,6 +150,8 @@ test('daemon and shims killed at random under eight agents', async (ws) => {
   await all;
   await Promise.all(agents.map((a) => a.end()));
   ws.killDaemon('SIGKILL');
+  for (let wait = 0; wait < 400 && [...workers].some((pid) => isWorker(pid)); wait++) await sleep(25);
+  equal([...workers].filter((pid) => isWorker(pid)), [], 'workers that outlived their daemons');
 
   const file = path.join(ws.dir, 'rows.jsonl');
   equal(ws.amk(['results', 'export', file]).code, 0, 'export');
@@ -132,7 +165,7 @@ test('daemon and shims killed at random under eight agents', async (ws) => {
   for (const row of rows) recount[row.outcome] = (recount[row.outcome] ?? 0) + 1;
   for (const [outcome, count] of Object.entries(status.counts)) equal(count, recount[outcome] ?? 0, `status counts ${outcome}`);
   equal(status.experiments.ended, rows.length, 'experiments ended');
-  console.log(`${killed.daemon} daemons and ${killed.shim} shims killed, ${acknowledged.length} records acknowledged, ${rows.length} rows`);
+  console.log(`${killed.daemon} daemons, ${killed.shim} shims and ${killed.worker} workers killed, verdicts ${JSON.stringify(verdicts)}, ${acknowledged.length} records acknowledged, ${rows.length} rows`);
   ok(acknowledged.length > 0, 'something was acknowledged');
 });
 
