@@ -1,6 +1,6 @@
 // Usage: node load.mjs AMK INSPECTOR. Five runs of each kind, in turn; the medians of their p50 and p99 are printed.
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -33,19 +33,30 @@ async function serve(command) {
   return { target: [JSON.parse(line).url, '--transport', 'http'], end };
 }
 
+// What the real server says, for the one that says nothing else.
+function answersOf(workspace) {
+  const ask = [['initialize', { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'load', version: '0' } }], ['tools/list', {}],
+    ['tools/call', { name: 'amk_orchestrate_status', arguments: {} }]];
+  const lines = ask.map(([method, params], id) => JSON.stringify({ jsonrpc: '2.0', id, method, params })).join('\n');
+  const replies = spawnSync(amk, ['mcp', '--workspace', workspace], { input: `${lines}\n`, encoding: 'utf8', timeout: 30_000 }).stdout.trim().split('\n').map((l) => JSON.parse(l));
+  return Object.fromEntries(ask.slice(1).map(([method], i) => [method, replies.find((r) => r.id === i + 1).result]));
+}
+
 const workspace = join(folder, 'workspace');
 const servers = [];
 try {
   const ours = await serve([amk, '--workspace', workspace, 'serve', '--http', '127.0.0.1:0', '--no-token']);
   servers.push(ours);
-  const constant = [process.execPath, join(dirname(fileURLToPath(import.meta.url)), 'null-server.mjs')];
+  const answers = join(folder, 'answers.json');
+  writeFileSync(answers, JSON.stringify(answersOf(workspace)));
+  const constant = [process.execPath, join(dirname(fileURLToPath(import.meta.url)), 'null-server.mjs'), answers];
   const nothing = await serve(constant);
   servers.push(nothing);
   const targets = { stdio: [amk, 'mcp', '--workspace', workspace], stdio_null: [...constant, '--stdio'], http: ours.target, http_null: nothing.target };
   for (const [pace, flags] of [['at_full_speed', []], ['at_100_a_second', ['--load-rate', '100']]]) {
     const runs = Object.fromEntries(Object.keys(targets).map((name) => [name, []]));
     // In turn, so that what else the machine does meets all alike.
-    for (let round = 0; round < 5; round += 1) for (const name of Object.keys(targets)) runs[name].push(load(targets[name], flags));
+    for (let round = 0; round < (Number(process.env.ROUNDS) || 5); round += 1) for (const name of Object.keys(targets)) runs[name].push(load(targets[name], flags));
     for (const name of Object.keys(targets))
       for (const q of ['p50', 'p99'])
         console.log(JSON.stringify({ bench: 'inspector', metric: `${name}_${pace}_${q}`, value: median(runs[name].map((r) => r[q])), unit: 'ms' }));

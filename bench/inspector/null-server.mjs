@@ -1,17 +1,18 @@
 // The least that answers MCP over HTTP, or with --stdio over its own pipes: every call gets the same constant. What a client measures against it is the
-// client's own time.
+// client's own time. Usage: node null-server.mjs ANSWERS [--stdio]; ANSWERS: a JSON file with the real server's answers to tools/list and tools/call, since a
+// client reads the list, compiles the tool's schemas at the first calls and checks every answer against them.
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { createInterface } from 'node:readline';
 
-const tool = { name: 'amk_orchestrate_status', description: 'nothing', inputSchema: { type: 'object', properties: {} } };
+const answers = JSON.parse(readFileSync(process.argv[2], 'utf8'));
 const answer = ({ method, params }) => {
   if (method === 'initialize')
     return { protocolVersion: params.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'null', version: '1' } };
-  if (method === 'tools/list') return { tools: [tool] };
-  return { content: [{ type: 'text', text: '{"campaigns":[]}' }], structuredContent: { campaigns: [] } };
+  return answers[method];
 };
 const reply = (message) => JSON.stringify({ jsonrpc: '2.0', id: message.id, result: answer(message) });
-if (process.argv[2] === '--stdio') {
+if (process.argv[3] === '--stdio') {
   createInterface({ input: process.stdin }).on('line', (line) => {
     const message = JSON.parse(line);
     if (message.id !== undefined) process.stdout.write(`${reply(message)}\n`);
