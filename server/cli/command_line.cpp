@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "core/base/parse_json.h"
+#include "core/schedule/nearest_name.h"
 #include "server/cli/call.h"
 #include "server/tools/app.h"
 
@@ -21,6 +22,19 @@ std::string default_workspace() {
 }
 
 }  // namespace
+
+Error CommandLine::unknown_verb(const std::string& word) const {
+  std::vector<std::string> verbs;
+  for (const CLI::App* verb : app_.get_subcommands([](const CLI::App* a) { return !a->get_group().empty(); })) verbs.push_back(verb->get_name());
+  std::string message = "unknown verb " + word.substr(0, 40), accepted;
+  Json data = {{"field", "verb"}, {"value", word}, {"accepted", verbs}};
+  if (const std::string* meant = nearest_name(word, verbs)) {
+    message += "; did you mean " + *meant + "?";
+    data["did_you_mean"] = *meant;
+  }
+  for (const std::string& verb : verbs) accepted += (accepted.empty() ? "" : ", ") + verb;
+  return {ErrorKind::InvalidArgument, message + " Accepted: " + accepted, data};
+}
 
 std::string absolute_model(const std::string& model) {
   std::error_code code;
@@ -61,16 +75,21 @@ int CommandLine::run(int argc, char** argv) {
   try {
     app_.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    std::string text = app_.help();
+    std::string text = app_.help(), path;
     for (CLI::App* sub = &app_; !sub->get_subcommands().empty();) {
+      path += (path.empty() ? "" : " ") + (sub == &app_ ? "amk" : sub->get_name());
       sub = sub->get_subcommands().front();
-      text = sub->help();
+      text = sub->help(path);
     }
     (void)!::write(stdout_fd_, text.data(), text.size());
     return kOk;
   } catch (const CLI::CallForVersion&) {
     return print_document(stdout_fd_, {{"version", version()}}, globals_.pretty) ? kOk : kMachinery;
   } catch (const CLI::ParseError& e) {
+    if (app_.get_subcommands().empty()) {
+      for (const std::string& word : app_.remaining())
+        if (!word.starts_with("-")) return failed(unknown_verb(word));
+    }
     return failed({ErrorKind::InvalidArgument, std::string(e.what()) + " (amk --help lists the verbs, amk VERB --help its options)"});
   }
   if (!action_) return failed({ErrorKind::InvalidArgument, "no verb; amk --help lists them"});

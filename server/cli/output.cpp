@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -33,11 +34,33 @@ bool is_table(const Json& v) {
   return v.is_array() && !v.empty() && std::all_of(v.begin(), v.end(), [](const Json& row) { return row.is_object(); });
 }
 
+// What people look for comes first; the rest as it comes, and ids, which are long, last.
+int rank(const std::string& column) {
+  static constexpr std::array<std::string_view, 10> kFirst = {"campaign",   "experiment",      "seq",   "state", "outcome", "reason",
+                                                              "latency_us", "pct_of_roofline", "model", "gpu"};
+  static constexpr std::array<std::string_view, 2> kLast = {"schedule_id", "verdict_id"};
+  const auto first = std::find(kFirst.begin(), kFirst.end(), column);
+  if (first != kFirst.end()) return static_cast<int>(first - kFirst.begin());
+  const auto last = std::find(kLast.begin(), kLast.end(), column);
+  return static_cast<int>(kFirst.size()) + (last != kLast.end() ? 1 + static_cast<int>(last - kLast.begin()) : 0);
+}
+
 std::string table(const Json& rows, const std::string& indent) {
   std::vector<std::string> columns;
   for (const Json& row : rows)
     for (const auto& [key, value] : row.items())
       if (std::find(columns.begin(), columns.end(), key) == columns.end()) columns.push_back(key);
+  std::stable_sort(columns.begin(), columns.end(), [](const std::string& a, const std::string& b) { return rank(a) < rank(b); });
+  // What all rows have alike is said once: it would make lines of them that no terminal holds.
+  std::string alike;
+  if (rows.size() > 1) {
+    std::erase_if(columns, [&](const std::string& column) {
+      const bool same =
+          std::all_of(rows.begin(), rows.end(), [&](const Json& row) { return row.contains(column) && row[column] == rows[0][column]; });
+      if (same) alike += (alike.empty() ? "" : ", ") + column + " " + scalar(rows[0][column]);
+      return same;
+    });
+  }
   std::vector<std::vector<std::string>> cells = {columns};
   for (const Json& row : rows) {
     std::vector<std::string> line;
@@ -47,7 +70,8 @@ std::string table(const Json& rows, const std::string& indent) {
   std::vector<std::size_t> widths(columns.size(), 0);
   for (const auto& line : cells)
     for (std::size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], width(line[c]));
-  std::string out;
+  std::string out = alike.empty() ? "" : indent + "in all: " + alike + "\n";
+  if (columns.empty()) return out;
   for (const auto& line : cells) {
     std::string text = indent;
     for (std::size_t c = 0; c < line.size(); ++c) {

@@ -116,3 +116,18 @@ test('compile: the lowered program as JSON', (ws) => {
   ok(program.version >= 1 && program.tasks.length > 0 && program.queues.length === 132, 'program for 132 SMs');
   equal(r.json.schedule_id, program.schedule_id, 'schedule_id');
 });
+
+test('for people: an unknown verb is named with the one that was meant, help says how to call, tables say once what all rows have alike', (ws) => {
+  const slip = ws.amk(['lopp', 'toy']);
+  equal([slip.code, slip.json.error.data.did_you_mean], [2, 'loop'], 'a slip');
+  ok(slip.err.includes('did you mean loop?'), slip.err);
+  equal(ws.amk(['xyzzy']).json.error.data.did_you_mean, undefined, 'no slip of anything');
+  ok(ws.amk(['orchestrate', 'status', '--help']).out.includes('Usage: amk orchestrate status '), 'usage names the whole command');
+  equal(ws.amk(['loop', 'toy', '--gpu', 'h100', '--device', 'cpu', '--budget', '4']).code, 0, 'loop');
+  const rows = ws.amk(['results']).json.rows;
+  const table = ws.amk(['--pretty', 'results']).out.split('\n');
+  const head = table.find((l) => l.includes('experiment'));
+  ok(table.some((l) => l.includes('in all: ') && l.includes('gpu h100') && l.includes('model toy')), 'alike');
+  ok(!head.includes('gpu') && head.trim().startsWith('experiment') && head.trim().endsWith('verdict_id'), head);
+  for (const row of rows) ok(table.some((l) => l.includes(row.verdict_id) && l.includes(row.outcome)), `the row of ${row.experiment}`);
+});

@@ -7,5 +7,6 @@ import './http.mjs';
 import './limits.mjs';
 import './setup.mjs';
 import './shims.mjs';
+import './strangers.mjs';
 
 await runAll();

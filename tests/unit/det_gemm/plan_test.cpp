@@ -269,6 +269,12 @@ TEST_CASE("the space's constraints are make_plan's rules") {
     const auto first = std::find_if(space.constraints.begin(), space.constraints.end(), [&](const Constraint& c) { return !c.holds(point); });
     CHECK((first == space.constraints.end()) == plan.has_value());
     if (!plan) CHECK(plan.error().data["rule"] == first->name);
+    if (plan) {  // what the compiler is told of a config: numbers under names of ours
+      for (const auto& [name, value] : plan->defines) {
+        CHECK(name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == std::string::npos);
+        CHECK(value.find_first_not_of("-0123456789") == std::string::npos);
+      }
+    }
     accepted += plan.has_value();
   }
   CHECK(accepted > 40);  // strategies sample: what can run (2% of the points) must not be rare

@@ -52,6 +52,15 @@ TEST_CASE("plan: tables hold every task once, in queue order, and streams hold e
       REQUIRE(program);
       const auto plan = plan_device(*program, config, kHopper);
       REQUIRE_MESSAGE(plan, plan.error().message);
+      // What the compiler is told of model and config: numbers under names of ours.
+      for (const std::string& option : plan->request.options) {
+        CAPTURE(option);
+        const auto equals = option.find('=');
+        if (option == "-std=c++17" || option == "-default-device" || option == "--ptxas-options=-v") continue;
+        REQUIRE((option.rfind("-DAMK_", 0) == 0 && equals != std::string::npos));
+        CHECK(option.substr(2, equals - 2).find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == std::string::npos);
+        CHECK(option.substr(equals + 1).find_first_not_of("-0123456789") == std::string::npos);
+      }
       CHECK(plan->grid == 132);
       CHECK(plan->tasks.size() == program->tasks.size());
       CHECK(plan->shared_bytes <= kHopper.smem_optin_bytes);
