@@ -59,7 +59,7 @@ TEST_CASE("plan: tables hold every task once, in queue order, and streams hold e
         if (option == "-std=c++17" || option == "-default-device" || option == "--ptxas-options=-v") continue;
         REQUIRE((option.rfind("-DAMK_", 0) == 0 && equals != std::string::npos));
         CHECK(option.substr(2, equals - 2).find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == std::string::npos);
-        CHECK(option.substr(equals + 1).find_first_not_of("-0123456789") == std::string::npos);
+        CHECK(option.substr(equals + 1).find_first_not_of("-+.ef0123456789") == std::string::npos);
       }
       CHECK(plan->grid == 132);
       CHECK(plan->tasks.size() == program->tasks.size());
