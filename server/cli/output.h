@@ -13,8 +13,8 @@ namespace amk::cli {
 // Writes the document and a line break, whole, to the descriptor. False when the reader is gone.
 bool print_document(int fd, const Json& document, bool pretty);
 
-// For people: objects as aligned "key  value" lines, arrays of objects as tables; nothing is left out, nested detail is indented, and what all rows of a
-// table have alike is said once above it.
+// For people: objects as aligned "key  value" lines, arrays of objects as tables; nothing is left out, nested detail is indented, and what all rows
+// of a table have alike is said once above it.
 std::string render(const Json& document);
 
 // A bar on stderr, only when stderr is a terminal; redrawn at most ten times a second, erased by the destructor.
