@@ -203,6 +203,8 @@ Result<double> MegakernelWorkload::predict_us(const Json& canonical, const Progr
 Result<double> MegakernelWorkload::rank_us(const Json& canonical) const {
   AMK_TRY(config, parse(canonical));
   AMK_TRY(program, lower(ref_.spec, config, lowering_target(), gpu_format(ref_.spec)));
+  AMK_TRY(plan, plan_device(program, config, limits_of(target_)));  // what the virtual machine refuses has no rank
+  (void)plan;
   return predict(program, config, target_, kPredictPosition).latency_us;
 }
 

@@ -19,8 +19,10 @@ namespace {
 constexpr std::size_t kForestRows = 4000;  // the forest sees the best half of so many and an even sample of the rest
 constexpr int kTrees = 40;
 constexpr std::size_t kFewestCorrect = 4;     // of a source that teaches anything
-constexpr std::size_t kAnalyticSample = 160;  // points at which the analytic model is asked
-constexpr std::size_t kFewestHeldOut = 8;     // rows for a race to mean something
+constexpr std::size_t kAnalyticSample = 160;  // points at which the analytic model is asked …
+constexpr std::size_t kAnalyticMost = 1000;   // … and with its climbs at most
+constexpr int kAnalyticClimbs = 2;
+constexpr std::size_t kFewestHeldOut = 8;  // rows for a race to mean something
 
 // One campaign's rows as standardised log costs, bent at the median (trend.h): campaigns of different sizes become comparable. Exact rows are
 // remembered; the forest fills the space between them.
@@ -130,6 +132,93 @@ std::shared_ptr<const Vote> corpus_vote(const SearchSpace& space, const std::vec
   return vote;
 }
 
+// From the first row (the default) and the best of the sample, the model's own best: knob by knob, to the choice that it likes best, until a round
+// over all knobs has moved none; then two knobs at once, where a choice of a categorical one is refused alone. What is good is not in a sample
+// when it takes several knobs at once, each of which only some others allow; and a forest knows nothing of what no row shows.
+class Climb {
+ public:
+  // Appends what it asks for to `rows`; `score` scores what is new.
+  Climb(const Archive& archive, std::vector<Observation>& rows, std::function<void()> score)
+      : archive_(archive), rows_(rows), score_(std::move(score)), sample_(rows.size()) {
+    for (std::size_t i = 0; i < rows_.size(); ++i) known_.emplace(rows_[i].point, i);
+  }
+  void run() {
+    for (int n = 0; n < kAnalyticClimbs && !rows_.empty(); ++n) {
+      at_ = 0;
+      for (std::size_t i = 1; n > 0 && i < sample_; ++i)
+        if (cost(i) < cost(at_)) at_ = i;
+      if (n > 0 && at_ == 0) return;
+      while (round() || pairs()) {
+      }
+    }
+  }
+
+ private:
+  double cost(std::size_t row) const { return rows_[row].cost.value_or(std::numeric_limits<double>::infinity()); }
+
+  // Of all that is tried at once the best is where the climb goes on, if it is better. False: it stays.
+  bool best_of(const std::vector<Point>& points) {
+    std::vector<std::size_t> tried;
+    for (const Point& point : points) {
+      if (!archive_.valid(point)) continue;
+      const auto [found, fresh] = known_.try_emplace(point, rows_.size());
+      if (fresh && rows_.size() >= kAnalyticMost) {
+        known_.erase(found);
+        break;
+      }
+      if (fresh) rows_.push_back({point, std::nullopt});
+      tried.push_back(found->second);
+    }
+    score_();
+    const std::size_t from = at_;
+    for (const std::size_t i : tried)
+      if (cost(i) < cost(at_)) at_ = i;
+    return at_ != from;
+  }
+
+  void add_moves(const Point& from, std::size_t knob, std::vector<Point>& out) const {
+    for (std::size_t c = 0; c < archive_.space().knobs[knob].choices.size(); ++c) {
+      if (from[knob] == c) continue;
+      out.push_back(from);
+      out.back()[knob] = static_cast<std::uint16_t>(c);
+    }
+  }
+
+  bool round() {
+    bool moved = false;
+    for (std::size_t k = 0; k < archive_.space().knobs.size(); ++k) {
+      std::vector<Point> points;
+      add_moves(rows_[at_].point, k, points);
+      moved = best_of(points) || moved;
+    }
+    return moved;
+  }
+
+  bool pairs() {
+    const auto& knobs = archive_.space().knobs;
+    for (std::size_t k = 0; k < knobs.size(); ++k) {
+      if (knobs[k].kind != KnobKind::Categorical) continue;
+      std::vector<Point> alone;
+      add_moves(rows_[at_].point, k, alone);
+      for (const Point& point : alone) {
+        const auto known = known_.find(point);
+        if (known != known_.end() && rows_[known->second].cost) continue;
+        std::vector<Point> both;
+        for (std::size_t other = 0; other < knobs.size(); ++other)
+          if (other != k) add_moves(point, other, both);
+        if (best_of(both)) return true;
+      }
+    }
+    return false;
+  }
+
+  const Archive& archive_;
+  std::vector<Observation>& rows_;
+  std::function<void()> score_;
+  std::size_t sample_, at_ = 0;
+  std::unordered_map<Point, std::size_t, PointHash> known_;
+};
+
 std::shared_ptr<const Vote> analytic_vote(const SearchSpace& space, const std::function<double(const Point&)>& analytic, Rng& rng) {
   auto vote = std::make_shared<Vote>(space);
   const Archive archive(vote->space);
@@ -148,12 +237,18 @@ std::shared_ptr<const Vote> analytic_vote(const SearchSpace& space, const std::f
     ask(*point);
   }
   // Tens of milliseconds each, for a large model: a search waits for them before its first evaluation.
-  ThreadPool().for_ranges(static_cast<std::int64_t>(rows.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-      const double cost = analytic(rows[i].point);
-      if (std::isfinite(cost) && cost > 0) rows[i].cost = cost;
-    }
-  });
+  std::size_t scored = 0;
+  const auto score = [&] {
+    ThreadPool().for_ranges(static_cast<std::int64_t>(rows.size() - scored), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (auto i = scored + static_cast<std::size_t>(begin); i < scored + static_cast<std::size_t>(end); ++i) {
+        const double cost = analytic(rows[i].point);
+        if (std::isfinite(cost) && cost > 0) rows[i].cost = cost;
+      }
+    });
+    scored = rows.size();
+  };
+  score();
+  Climb(archive, rows, score).run();
   auto model = SourceModel::learn(vote->space, rows, rng);
   if (!model) return nullptr;
   vote->members.emplace_back(1.0, std::move(*model));

@@ -107,7 +107,7 @@ Result<LearnedPrior> workspace_prior(Service::Impl& impl, const Opened& opened, 
     sources.push_back(std::move(source));
   }
   const auto analytic = [&](const Point& point) {
-    const auto us = workload.predict_us(workload.config_at(point));
+    const auto us = workload.rank_us(workload.config_at(point));
     return us ? *us : std::numeric_limits<double>::quiet_NaN();
   };
   return learn_prior(workload.space(), mine, sources, analytic, seed);
