@@ -154,11 +154,12 @@ Status DeviceProgram::check(const cuda::Stream& stream) {
   AMK_CHECK(poison_activations(stream));
   AMK_CHECK(stream.synchronize());
   epoch_ = 0;
+  // Of the queue, or of the ring's part of it.
+  const std::vector<std::vector<TaskId>>& lists = report.kind == amk_vm::kAbortRing ? program_->streams : plan_.task_ids;
   std::string task = "an unknown task";
-  if (report.sm < plan_.task_ids.size() && report.task < plan_.task_ids[report.sm].size())
-    task = task_name(*program_, plan_.task_ids[report.sm][report.task]);
+  if (report.sm < lists.size() && report.task < lists[report.sm].size()) task = task_name(*program_, lists[report.sm][report.task]);
   Json data = {{"sm", report.sm}, {"task", task}, {"have", static_cast<std::int32_t>(report.have)}, {"need", static_cast<std::int32_t>(report.need)}};
-  std::string what = "the weight ring";
+  std::string what = report.kind == amk_vm::kAbortPackets ? "packets of its input" : "the weight ring";
   if (report.kind == amk_vm::kAbortCounter && report.counter < program_->counters.size()) {
     const std::string& counter = program_->counters[report.counter].name;
     data["counter"] = counter;

@@ -61,6 +61,7 @@ void test_racecheck_kv_ring(const Bench& bench, Checks& checks);    // likewise,
 void test_batch(const Bench& bench, Checks& checks);                // several sequences a launch, each to the bit as it is alone
 void test_wrong(const Bench& bench, Checks& checks);                // a suite of wrong kernels, all refused
 void test_wrong_slices(const Bench& bench, Checks& checks);         // likewise, of slices
+void test_wrong_ring(const Bench& bench, Checks& checks);           // plans whose ring brings too few chunks
 void test_wrong_int8(const Bench& bench, Checks& checks);           // likewise, of int8 products
 void test_instruction(const Bench& bench, Checks& checks);          // every instruction kind alone
 void test_steps(const Bench& bench, Checks& checks);                // several steps a launch, each to the bit as by one

@@ -96,6 +96,7 @@ int main(int argc, char** argv) {
                         {"batch", test_batch},
                         {"steps", test_steps},
                         {"wrong", test_wrong},
+                        {"wrong_ring", test_wrong_ring},
                         {"wrong_int8", test_wrong_int8},
                         {"wrong_slices", test_wrong_slices},
                         {"judge", test_judge},

@@ -116,6 +116,49 @@ void test_wrong(const Bench& bench, Checks& checks) {
   }
 }
 
+// A stream that brings fewer chunks than its consumers wait for: the launch ends by its budget, and the next program is none the worse.
+void test_wrong_ring(const Bench& bench, Checks& checks) {
+  auto opened = bench.model("small", 300);
+  if (!checks.check(opened, "small opens")) return;
+  GpuModel& model = **opened;
+  for (const char* text : {"{}", R"({"kernel_knobs":{"cpasync":true}})"}) {
+    const auto config = config_of(text);
+    if (!checks.check(config, text)) continue;
+    const auto built = model.build(*config);
+    if (!checks.check(built, std::string("builds ") + text)) continue;
+    const std::pair<const char*, std::function<void(DevicePlan&)>> wrong[] = {
+        {"nothing", [](DevicePlan&) {}},
+        {"the last task's last chunk",
+         [](DevicePlan& plan) {
+           const auto& queue = plan.queues[7];
+           auto& stream = plan.streams[queue.stream_first + queue.stream_count - 1];
+           stream.bytes = stream.bytes > stream.chunk_bytes ? stream.bytes - stream.chunk_bytes : 0;
+         }},
+        {"all of a block's first task", [](DevicePlan& plan) { plan.streams[plan.queues[3].stream_first].bytes = 0; }},
+        {"everything of a block",
+         [](DevicePlan& plan) {
+           const auto& queue = plan.queues[0];
+           for (std::uint32_t i = 0; i < queue.stream_count; ++i) plan.streams[queue.stream_first + i].bytes = 0;
+         }},
+    };
+    for (const auto& [name, change] : wrong) {
+      const std::string what = std::string(text) + ", missing: " + name;
+      BuiltCandidate candidate = *built;
+      change(candidate.plan);
+      auto program = model.load(candidate);
+      if (!checks.check(program, what)) continue;
+      program->set_budget_us(200'000);
+      checks.check(model.sequence().set_tokens(std::vector<int>{1}, 0, model.stream()), "token set");
+      const Status ran = model.run(*program, {0, false});
+      const bool timeout = !ran && ran.error().kind == ErrorKind::Timeout;
+      checks.check(timeout == (std::string_view(name) != "nothing") && (timeout || ran), what + (ran ? " ran" : ": " + ran.error().message));
+    }
+    auto program = model.load(*built);
+    if (!checks.check(program, "loads after them")) continue;
+    checks.check(model.run(*program, {0, false}), "runs after them");
+  }
+}
+
 namespace {
 
 // A kernel with one line of its source changed. No file: nothing is.
