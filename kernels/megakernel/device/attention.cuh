@@ -52,7 +52,45 @@ struct Piece {
   }
 };
 
-// Warps' records merged in their order, stored; signalled after the task's last split. All consumer threads, after the records are written.
+// Two neighbouring elements of a query head, from the records of the first `warps` warps in their order. Unroll: how many are on their way at once.
+struct MergedPair {
+  float a = 0.0f, b = 0.0f, top = -kInfinity, total = 0.0f;
+  template <int Unroll>
+  __device__ __forceinline__ void merge(const float* records, u32 warps, u32 g, u32 e) {
+#pragma unroll Unroll
+    for (u32 w = 0; w < warps; ++w) top = fmaxf(top, records[(w * kGqa + g) * kPartialRecord + kHeadDim]);
+#pragma unroll Unroll
+    for (u32 w = 0; w < warps; ++w) {
+      const float* record = records + (w * kGqa + g) * kPartialRecord;
+      const float2 tail = *reinterpret_cast<const float2*>(record + kHeadDim);
+      const float2 pair = *reinterpret_cast<const float2*>(record + e);
+      const float keep = tail.x == -kInfinity ? 0.0f : fast_exp2(tail.x - top);
+      total = fmaf(keep, tail.y, total);
+      a = fmaf(keep, pair.x, a);
+      b = fmaf(keep, pair.y, b);
+    }
+  }
+  // Of head g of the task's kv head: of its output, or of the split's partial, [split][kv head][query head of the group]. All four words of a tail are
+  // written where a reader of packets looks at four.
+  __device__ __forceinline__ void publish(Publisher& out, u8* buffer, const TaskDesc& task, u32 split, u32 g, u32 e) const {
+    if constexpr (kSplits == 1) {
+      out.pair<kActType>(buffer, (static_cast<u64>(task.head) * kGqa + g) * kHeadDim + e, __fdividef(a, total), __fdividef(b, total));
+    } else {
+      const u64 record = (static_cast<u64>(split) * kHeads + task.head * kGqa + g) * kPartialRecord;
+      if constexpr (kHalfPartials) {
+        out.word(buffer, record + e / 2, pack_bf16(a, b));
+      } else {
+        out.pair<kF32>(buffer, record + e, a, b);
+      }
+      if (e == 0) {
+        out.pair<kF32>(buffer, record + kPartialTailAt, top, total);
+        if (kFlagged || !kHalfPartials) out.pair<kF32>(buffer, record + kPartialTailAt + 2, 0.0f, 0.0f);
+      }
+    }
+  }
+};
+
+// Warps' records merged, stored; signalled after the task's last split. All consumer threads, after the records are written.
 __device__ __forceinline__ void merge_warps(const Block& block, const Params& p, const TaskDesc& task, u32 index, u32 split, bool active, bool last) {
   const float* records = reinterpret_cast<const float*>(block.act());
   consumer_barrier();
@@ -64,35 +102,9 @@ __device__ __forceinline__ void merge_warps(const Block& block, const Params& p,
     u8* buffer = p.activations + task.output + sequence_of(task) * slice;
     for (u32 i = thread_index(); i < kGqa * kHeadDim / 2; i += kConsumers) {
       const u32 g = i / (kHeadDim / 2), e = i % (kHeadDim / 2) * 2;
-      float all_top = -kInfinity;
-#pragma unroll 8
-      for (int w = 0; w < kConsumerWarps; ++w) all_top = fmaxf(all_top, records[(w * kGqa + g) * kPartialRecord + kHeadDim]);
-      float a = 0.0f, b = 0.0f, all_total = 0.0f;
-#pragma unroll 8
-      for (int w = 0; w < kConsumerWarps; ++w) {
-        const float* record = records + (w * kGqa + g) * kPartialRecord;
-        const float2 tail = *reinterpret_cast<const float2*>(record + kHeadDim);
-        const float2 pair = *reinterpret_cast<const float2*>(record + e);
-        const float keep = tail.x == -kInfinity ? 0.0f : fast_exp2(tail.x - all_top);
-        all_total = fmaf(keep, tail.y, all_total);
-        a = fmaf(keep, pair.x, a);
-        b = fmaf(keep, pair.y, b);
-      }
-      if constexpr (kSplits == 1) {
-        out.pair<kActType>(buffer, (static_cast<u64>(task.head) * kGqa + g) * kHeadDim + e, __fdividef(a, all_total), __fdividef(b, all_total));
-      } else {
-        // Partials: [split][kv head][query head of the group]; all four tail words are written: a reader of packets looks at four.
-        const u64 record = (static_cast<u64>(split) * kHeads + task.head * kGqa + g) * kPartialRecord;
-        if constexpr (kHalfPartials) {
-          out.word(buffer, record + e / 2, pack_bf16(a, b));
-        } else {
-          out.pair<kF32>(buffer, record + e, a, b);
-        }
-        if (e == 0) {
-          out.pair<kF32>(buffer, record + kPartialTailAt, all_top, all_total);
-          if (kFlagged || !kHalfPartials) out.pair<kF32>(buffer, record + kPartialTailAt + 2, 0.0f, 0.0f);
-        }
-      }
+      MergedPair merged;
+      merged.merge<8>(records, kConsumerWarps, g, e);
+      merged.publish(out, buffer, task, split, g, e);
     }
   }
   out.settle(block.sink());

@@ -3,7 +3,7 @@
 // as it is made.
 #pragma once
 
-#include "attention_mma.cuh"
+#include "attention_tile.cuh"
 
 namespace amk_vm {
 
@@ -97,25 +97,8 @@ __device__ __forceinline__ bool attention_slices(const Block& block, const Param
   trace_mark(p, index, kMarkStart, thread_index() == 0);
 
   const TilePlaces places(g, t);
-  // Rows [range.low, position) of a tile; the rest of it is zero.
-  const auto load = [&](TileRows& rows, u32 first) {
-    const int base = first < count ? Ranges::at(range, first) : position;  // a tile lies within one block
-    const u32 tile = first < count ? static_cast<u32>(base) : 0;
-    const auto wanted = [&](int at) { return at >= range.low && at < position; };
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const bool there = wanted(base + static_cast<int>(4 * (g / 2) + g % 2 + 2 * h));
-#pragma unroll
-      for (int c = 0; c < kKeyPieces; ++c) rows.k[h][c] = load_l2_16_if(keys + static_cast<u64>(tile) * kCacheRowBytes + places.key(h, c), there);
-    }
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const bool there = wanted(base + static_cast<int>(4 * t + e));
-#pragma unroll
-      for (int d = 0; d < kValuePieces; ++d)
-        rows.v[e][d] = load_l2_16_if(values + static_cast<u64>(tile) * kCacheRowBytes + places.value(e, d),
-                                     there && (kHeadDim % 64 == 0 || d * 64 + g * 8 < kHeadDim));
-    }
+  const auto load = [&](TileRows& rows, u32 first) {  // a tile lies within one block
+    load_tile(rows, keys, values, places, g, t, first < count ? Ranges::at(range, first) : position, range.low, position);
   };
   TileRows rows;
   load(rows, warp * kTile);
@@ -131,7 +114,7 @@ __device__ __forceinline__ bool attention_slices(const Block& block, const Param
 
   // Queries, and the row: looked for at once. Warps without a tile look for the queries too: what is published must depend on them, or it could come
   // while others still read what its storage held before.
-  constexpr int kPieces = kKeyPieces > 0 ? kKeyPieces : 1;
+  constexpr int kPieces = kQueryPieces;
   Packets packets[2 * kPieces + kValuePieces];  // queries, keys, values
   const u8* queries = p.activations + task.input + ((static_cast<u64>(task.head) * kGqa + g) * kHeadDim + t * 8) * 4;
   const u8* now = p.activations + kKvNow + static_cast<u64>(task.head) * kHeadDim * 4;
@@ -153,10 +136,8 @@ __device__ __forceinline__ bool attention_slices(const Block& block, const Param
   for (int c = 0; c < kPieces; ++c) q[c] = packets[c].words();
 
   const float scale = 1.4426950408889634f * rsqrtf(static_cast<float>(kHeadDim));
-  float top = -kInfinity, total = 0.0f;
-  float out[kValuePieces * 8][2];  // heads are rows 0–7 of the product; rows 8–15 are zero and not kept
-#pragma unroll
-  for (int j = 0; j < kValuePieces * 8; ++j) out[j][0] = out[j][1] = 0.0f;
+  TileSums sums;
+  sums.clear();
 #pragma unroll 1
   for (u32 first = warp * kTile; first < count; first += kConsumerWarps * kTile) {
     const int tile = Ranges::at(range, first);
@@ -175,75 +156,19 @@ __device__ __forceinline__ bool attention_slices(const Block& block, const Param
           put_if(rows.v[e][d], packets[2 * kPieces + d].words(), value_mine && in_tile % 4 == static_cast<u32>(e));
       }
     }
-    float s[2][4] = {};
-#pragma unroll
-    for (int c = 0; c < kKeyPieces; ++c) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const uint4 k = rows.k[h][c];
-        mma16816(s[h], q[c].x, 0, q[c].y, 0, k.x, k.y);
-        mma16816(s[h], q[c].z, 0, q[c].w, 0, k.z, k.w);
-      }
-    }
-    const int base = tile + static_cast<int>(4 * t);
     float score[4];
-    float next = top;
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const int at = base + e;
-      score[e] = at >= range.low && at <= position ? s[e / 2][e % 2] * scale : -kInfinity;
-      next = fmaxf(next, score[e]);
-    }
-    next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 1));
-    next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 2));
-    const float keep = next == -kInfinity ? 0.0f : fast_exp2(top - next);
-    top = next;
-    total *= keep;
-    float weight[4];
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      weight[e] = next == -kInfinity ? 0.0f : fast_exp2(score[e] - next);
-      total += weight[e];
-    }
-    const u32 a0 = pack_bf16(weight[0], weight[1]), a2 = pack_bf16(weight[2], weight[3]);
-#pragma unroll
-    for (int d = 0; d < kValuePieces; ++d) {
-      const uint4(&v)[4][kValuePieces] = rows.v;
-      const u32 words[4][4] = {{v[0][d].x, v[1][d].x, v[2][d].x, v[3][d].x},
-                               {v[0][d].y, v[1][d].y, v[2][d].y, v[3][d].y},
-                               {v[0][d].z, v[1][d].z, v[2][d].z, v[3][d].z},
-                               {v[0][d].w, v[1][d].w, v[2][d].w, v[3][d].w}};
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        float c[4] = {out[d * 8 + j][0] * keep, out[d * 8 + j][1] * keep, 0.0f, 0.0f};
-        const u32 selector = j % 2 == 0 ? 0x5410 : 0x7632;
-        mma16816(c, a0, 0, a2, 0, permute(words[j / 2][0], words[j / 2][1], selector), permute(words[j / 2][2], words[j / 2][3], selector));
-        out[d * 8 + j][0] = c[0];
-        out[d * 8 + j][1] = c[1];
-      }
-    }
+    TileSums::products(rows, q, scale, score);
+    TileSums::mask(score, tile, t, range.low, position);
+    u32 a0, a2;
+    const float keep = sums.weigh(score, TileSums::largest(score), a0, a2);
+    sums.add(rows, keep, a0, a2);
   }
-  total += __shfl_xor_sync(0xffffffffu, total, 1);
-  total += __shfl_xor_sync(0xffffffffu, total, 2);
+  sums.close();
   trace_mark(p, index, kMarkComputed, thread_index() == 0);
 
-  // Lane t of head g holds dimensions 16t … 16t+15 of every 64. Records of two attention tiles in turn.
+  // Records of two attention tiles in turn.
   float* records = reinterpret_cast<float*>(block.act()) + turn.n % 2 * (kConsumerWarps * kGqa * kPartialRecord);
-  if (g < kGqa) {
-    float* record = records + (warp * kGqa + g) * kPartialRecord;
-#pragma unroll
-    for (int d = 0; d < kValuePieces; ++d) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        if (d * 64 + t * 16 + half * 8 >= kHeadDim) continue;
-        float* at = record + d * 64 + t * 16 + half * 8;
-        const float(*c)[2] = out + d * 8;
-        *reinterpret_cast<float4*>(at) = make_float4(c[0][half], c[1][half], c[2][half], c[3][half]);
-        *reinterpret_cast<float4*>(at + 4) = make_float4(c[4][half], c[5][half], c[6][half], c[7][half]);
-      }
-    }
-    if (t == 0) *reinterpret_cast<float2*>(record + kHeadDim) = make_float2(top, total);
-  }
+  sums.store(records, warp, g, t);
   turn.meet();
 
   if (active) {
@@ -257,31 +182,9 @@ __device__ __forceinline__ bool attention_slices(const Block& block, const Param
 #pragma unroll 1
     for (u32 i = thread_index(); i < kGqa * kHeadDim / 2; i += kConsumers) {
       const u32 g = i / (kHeadDim / 2), e = i % (kHeadDim / 2) * 2;
-      float all_top = -kInfinity;
-#pragma unroll 4
-      for (u32 w = 0; w < warps; ++w) all_top = fmaxf(all_top, records[(w * kGqa + g) * kPartialRecord + kHeadDim]);
-      float a = 0.0f, b = 0.0f, all_total = 0.0f;
-#pragma unroll 4
-      for (u32 w = 0; w < warps; ++w) {
-        const float* record = records + (w * kGqa + g) * kPartialRecord;
-        const float2 tail = *reinterpret_cast<const float2*>(record + kHeadDim);
-        const float2 pair = *reinterpret_cast<const float2*>(record + e);
-        const float keep = tail.x == -kInfinity ? 0.0f : fast_exp2(tail.x - all_top);
-        all_total = fmaf(keep, tail.y, all_total);
-        a = fmaf(keep, pair.x, a);
-        b = fmaf(keep, pair.y, b);
-      }
-      if constexpr (kSplits == 1) {
-        publish.pair<kActType>(buffer, (task.head * kGqa + g) * kHeadDim + e, __fdividef(a, all_total), __fdividef(b, all_total));
-      } else {
-        // All four tail words are written, so that no byte of the record is left over.
-        const u64 record = (static_cast<u64>(task.split) * kHeads + task.head * kGqa + g) * kPartialRecord;
-        if (e == 0) {
-          publish.pair<kF32>(buffer, record + kHeadDim, all_top, all_total);
-          publish.pair<kF32>(buffer, record + kHeadDim + 2, 0.0f, 0.0f);
-        }
-        publish.pair<kF32>(buffer, record + e, a, b);
-      }
+      MergedPair merged;
+      merged.merge<4>(records, warps, g, e);
+      merged.publish(publish, buffer, task, task.split, g, e);
     }
   }
   trace_mark(p, index, kMarkPublished, thread_index() == 0);
