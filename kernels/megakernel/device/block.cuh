@@ -145,14 +145,18 @@ __device__ __forceinline__ void wait_barrier(const Block& block, u32 bar, u32 pa
   }
 }
 
+// Acquire: what the counter's signals released is visible behind it. Confirmed stores are in L2, where all that they are read from is read, when they
+// are signalled; and packets need a hint only (docs/megakernel-vm.md): then a look at the counter is a plain trip, which drops nothing from L1.
+template <bool Acquire>
 __device__ __forceinline__ void wait_counter(const Block& block, const Params& p, const WaitDesc& wait, u32 task) {
   const int epoch = kPersistent ? static_cast<int>(step_word<kStepEpoch>()) : p.epoch;
   const int need = epoch * static_cast<int>(wait.fan_in) + static_cast<int>(wait.target);
   const int* counter = p.counters + wait.counter * kCounterStride;
-  int have = load_acquire(counter);
+  const auto look = [&] { return Acquire ? load_acquire(counter) : load_relaxed(counter); };
+  int have = look();
   for (u32 polls = 1; have - need < 0; ++polls) {
     if (polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortCounter, task, wait.counter, have, need)) return;
-    have = load_acquire(counter);
+    have = look();
   }
 }
 
@@ -169,7 +173,7 @@ __device__ __forceinline__ bool wait_dependencies(const Block& block, const Para
   if (threadIdx.x < 32) {
     if (kind == kWaitCounters) {
       const WaitDesc* waits = block.waits();
-      for (u32 i = threadIdx.x; i < task.wait_count; i += 32) wait_counter(block, p, waits[task.wait_first + i], index);
+      for (u32 i = threadIdx.x; i < task.wait_count; i += 32) wait_counter<!kConfirmed && !kFlagged>(block, p, waits[task.wait_first + i], index);
       __syncwarp();
     }
     if (threadIdx.x == 0) block.leave() = block.aborted();

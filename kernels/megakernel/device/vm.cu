@@ -29,7 +29,7 @@ __device__ __forceinline__ bool next_step(const Block& block, const Params& p) {
     const u32 count = __ldg(&queue.step_count);
 #pragma unroll 1
     for (u32 i = thread_index(); i < count; i += 32)
-      wait_counter(block, p, {waits[i].counter, waits[i].fan_in, waits[i].fan_in, 0}, 0);  // this step's
+      wait_counter<!kConfirmed>(block, p, {waits[i].counter, waits[i].fan_in, waits[i].fan_in, 0}, 0);  // this step's
     __syncwarp();
     if (thread_index() == 0) block.leave_step() = block.aborted();
   }
