@@ -93,6 +93,19 @@ __device__ __forceinline__ float vector1(const u8* vectors, u32 element) {
   return kWeightType == kBF16 ? __uint_as_float(static_cast<u32>(bits) << 16) : f16_to_float(bits);
 }
 
+// Four neighbouring weights of a vector (norm, bias) as floats.
+__device__ __forceinline__ float4 vector4(const u8* vectors, u32 element) {
+  if constexpr (kWeightType == kF32) {
+    return __ldg(reinterpret_cast<const float4*>(vectors) + element / 4);
+  } else {
+    const uint2 v = __ldg(reinterpret_cast<const uint2*>(vectors) + element / 4);
+    float4 out;
+    unpack_pair<kWeightType>(v.x, out.x, out.y);
+    unpack_pair<kWeightType>(v.y, out.z, out.w);
+    return out;
+  }
+}
+
 // When a wait has lasted too long: the launch's budget, or a step's since it began.
 __device__ __forceinline__ u64 deadline_of(const Block& block) {
   return kPersistent ? block.step_deadline_ns(thread_index() >= kConsumers) : block.deadline_ns();

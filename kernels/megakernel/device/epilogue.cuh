@@ -42,9 +42,8 @@ struct Epilogue {
   const TaskDesc& task;
   const Shape& shape;
   u32 first = 0, count = 0;  // rows of the batch: packed rows [first, first + count)
-  float residual = 0.0f;     // of the batch's first 32 rows
-  static constexpr int kScales = kInt8 ? kBatchUnitsMax * kUnit / 32 : 1;
-  float scale[kScales] = {};  // int8: of the batch's rows lane, lane + 32, …
+  float4 residual = {};      // of the batch's rows 4 * lane and on, as reduce() takes them
+  float4 scale = {};         // int8: likewise
   Best best = no_best();
   Publisher out;
   u32 own = 0;  // of several sequences: which one
@@ -61,56 +60,59 @@ struct Epilogue {
     return p.activations + task.output + seq() * slice;
   }
 
-  // Row `row` of the batch, of a residual that an earlier instruction made: complete, because what this task waited for depends on it.
-  __device__ __forceinline__ float residual_row(u32 row, u32 index) const {
+  // Rows 4 * lane and on of the batch, of a residual that an earlier instruction made: complete, because what this task waited for depends on it.
+  // Beyond the batch they are of other rows, or of the pad behind the vector, and not used.
+  __device__ __forceinline__ float4 residual_rows(u32 lane, u32 index) const {
     const u8* buffer = p.activations + task.residual + (kBatch == 1 ? 0 : seq() * slice_bytes<kF32>(kHidden));
+    uint4 v;
     if constexpr (kFlagged) {
-      const u64* at = reinterpret_cast<const u64*>(buffer) + first + row;
-      u64 packet;
-      u32 polls = 0;
-      do {
-        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(packet) : "l"(at));
-        if (++polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortPackets, index)) break;
-      } while (static_cast<u32>(packet >> 32) != tag_base(p) + task.residual_tag);
-      return __uint_as_float(static_cast<u32>(packet));
+      // Rows come in units of eight, and packets of all of them.
+      Packets one[1];
+      load_packets(
+          block, p, index, tag_base(p) + task.residual_tag, one, [&](int) { return buffer + (first + 4 * lane) * 8; }, [](int) { return true; });
+      v = one[0].words();
     } else {
-      return load_l2(reinterpret_cast<const float*>(buffer) + first + row);
+      v = load_l2_16(buffer + (first + 4 * lane) * 4);
     }
+    return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
   }
 
   __device__ __forceinline__ void prefetch(u32 offset, u32 index) {
     const u32 lane = thread_index() % 32, rows = shape.batch_units * kUnit;
     first = task.row_begin + offset;
     count = task.row_end - first < rows ? task.row_end - first : rows;
-    if ((task.fused & kFusedResidualAdd) != 0 && lane < count) residual = residual_row(lane, index);
+    if ((task.fused & kFusedResidualAdd) != 0 && 4 * lane < count) residual = residual_rows(lane, index);
     if constexpr (kInt8) {
       const float* scales = reinterpret_cast<const float*>(p.vectors + scale_offset(task.matrix, task.layer)) + first;
-#pragma unroll
-      for (u32 i = 0; i < kScales; ++i) scale[i] = lane + 32 * i < count ? __ldg(scales + lane + 32 * i) : 0.0f;
+      scale = 4 * lane < count ? __ldg(reinterpret_cast<const float4*>(scales) + lane) : make_float4(0, 0, 0, 0);
     }
   }
 
-  __device__ __forceinline__ void reduce(const float* partials, u32 index) {
+  // A lane four rows: up to 128 at once.
+  __device__ __forceinline__ void reduce(const float* partials) {
     const u32 lane = thread_index() % 32;
-    float* rows = block.rows(seq());
-    float vector_scale = 1.0f;
-    if constexpr (kInt8) {
-      vector_scale = block.scratch()[kVectorScaleAt];
-#pragma unroll
-      for (u32 i = 1; i < kScales; ++i) rows[lane + 32 * i] = scale[i] * vector_scale;  // where a run-time index finds them
-    }
-#pragma unroll 1
-    for (u32 row = lane; row < count; row += 32) {
-      float sum = 0.0f;
-      const float* at = partials + row / kUnit * shape.unit_stride + row % kUnit;
+    static_assert(kBatchUnitsMax * kUnit <= 4 * 32, "all rows of a batch");
+    if (4 * lane < count) {
+      float4 sum = make_float4(0, 0, 0, 0);
+      const float4* at = reinterpret_cast<const float4*>(partials + lane / 2 * shape.unit_stride) + lane % 2;
 #pragma unroll 4
-      for (u32 s = 0; s < shape.unit_sums; ++s) sum += at[s * kUnit];
-      if constexpr (kInt8) sum *= row < 32 ? scale[0] * vector_scale : rows[row];
-      if (task.bias != kNoOffset) sum += vector1(p.vectors + task.bias, first + row);
-      if ((task.fused & kFusedResidualAdd) != 0) sum += row < 32 ? residual : residual_row(row, index);
-      rows[row] = sum;
+      for (u32 s = 0; s < shape.unit_sums; ++s) add(sum, at[s * 2]);
+      if constexpr (kInt8) {
+        const float vector_scale = block.scratch()[kVectorScaleAt];
+        sum = make_float4(sum.x * (scale.x * vector_scale), sum.y * (scale.y * vector_scale), sum.z * (scale.z * vector_scale),
+                          sum.w * (scale.w * vector_scale));
+      }
+      if (task.bias != kNoOffset) add(sum, vector4(p.vectors + task.bias, first + 4 * lane));
+      if ((task.fused & kFusedResidualAdd) != 0) add(sum, residual);
+      reinterpret_cast<float4*>(block.rows(seq()))[lane] = sum;
     }
     __syncwarp();
+  }
+  static __device__ __forceinline__ void add(float4& sum, float4 v) {
+    sum.x += v.x;
+    sum.y += v.y;
+    sum.z += v.z;
+    sum.w += v.w;
   }
 
   __device__ __forceinline__ void write() {

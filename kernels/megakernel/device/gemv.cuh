@@ -206,7 +206,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   const auto finish_batch = [&](u32 first, u32 n) {
     if (!one_batch) epilogue.prefetch(first * kSegRows, index);
     wait_barrier(block, block.sums_full(n % 2), n / 2 % 2);
-    epilogue.reduce(block.partials(n % 2, warp), index);
+    epilogue.reduce(block.partials(n % 2, warp));
     mbarrier_arrive_many(block.sums_empty(n % 2), 1, lane);  // reduce() ends in a __syncwarp
     epilogue.write();
   };
@@ -317,7 +317,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
     } else {
       barrier_wait(kPartialsFull + buffer);
       trace_mark(p, index, kMarkReduced, lane == 0);
-      epilogue.reduce(partials, index);
+      epilogue.reduce(partials);
       barrier_arrive(kPartialsEmpty + buffer);
       if (lane == 0 && end == units && kSlots > 0) atomicAdd(&block.finished_tasks(), 1);
       epilogue.write();

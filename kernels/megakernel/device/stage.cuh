@@ -22,19 +22,6 @@ __device__ __forceinline__ void put4(u8* act, u32 element, float a, float b, flo
   }
 }
 
-// Four neighbouring weights of a vector (norm, bias) as floats.
-__device__ __forceinline__ float4 vector4(const u8* vectors, u32 element) {
-  if constexpr (kWeightType == kF32) {
-    return __ldg(reinterpret_cast<const float4*>(vectors) + element / 4);
-  } else {
-    const uint2 v = __ldg(reinterpret_cast<const uint2*>(vectors) + element / 4);
-    float4 out;
-    unpack_pair<kWeightType>(v.x, out.x, out.y);
-    unpack_pair<kWeightType>(v.y, out.z, out.w);
-    return out;
-  }
-}
-
 // Columns that the padding adds are zero, so that whatever weights they meet count nothing.
 __device__ __forceinline__ void zero_padding(u8* act, const Shape& shape) {
   if constexpr (kHidden % 64 != 0 || kQRows % 64 != 0 || kInter % 64 != 0) {
