@@ -52,7 +52,7 @@ class Workload {
   virtual Json config_at(const Point& point) const = 0;
   virtual std::string schedule_id(const Json& canonical) const = 0;
   // The fastest config on record for this workload and GPU, {"config", "latency_us", "evidence"}; null where there is none. Keys that `config` lacks
-  // are defaults. Corrupt when the record is damaged.
+  // are defaults. "longer_contexts": a list of the same with "context", for contexts longer than what is timed. Corrupt when the record is damaged.
   virtual Result<Json> tuned() const { return Json(nullptr); }
 
   // Analytic latency of a config in µs, without touching weights; Rejected when it cannot run.

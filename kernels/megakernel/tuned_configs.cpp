@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <map>
 
 #include "core/base/parse_json.h"
 #include "core/schedule/config.h"
@@ -21,8 +22,8 @@ Result<std::string> text(const Json& entry, const char* field) {
 Result<TunedConfig> parse_entry(const Json& entry) {
   if (!entry.is_object()) return bad_field("entry", entry, "an object");
   for (const auto& [key, value] : entry.items())
-    if (key != "model" && key != "gpu" && key != "config" && key != "latency_us" && key != "evidence")
-      return bad_field("entry", key, "model, gpu, config, latency_us, evidence");
+    if (key != "model" && key != "gpu" && key != "config" && key != "latency_us" && key != "evidence" && key != "context")
+      return bad_field("entry", key, "model, gpu, config, latency_us, evidence, context");
   AMK_TRY(model, text(entry, "model"));
   AMK_TRY(gpu, text(entry, "gpu"));
   AMK_TRY(evidence, text(entry, "evidence"));
@@ -30,7 +31,14 @@ Result<TunedConfig> parse_entry(const Json& entry) {
   AMK_CHECK(parse_schedule_config(config == entry.end() ? Json(nullptr) : *config));
   if (latency == entry.end() || !latency->is_number() || !std::isfinite(latency->get<double>()) || latency->get<double>() <= 0)
     return bad_field("latency_us", latency == entry.end() ? Json(nullptr) : *latency, "a number above 0");
-  return TunedConfig{model, gpu, *config, latency->get<double>(), evidence};
+  TunedConfig out{model, gpu, *config, latency->get<double>(), evidence};
+  if (const auto context = entry.find("context"); context != entry.end()) {
+    constexpr int kMost = 1 << 24;
+    if (!context->is_number_integer() || *context < 1 || *context > kMost)
+      return bad_field("context", *context, "a number of positions, 1 to 16777216");
+    out.context = context->get<int>();
+  }
+  return out;
 }
 
 }  // namespace
@@ -51,6 +59,18 @@ Result<std::vector<TunedConfig>> load_tuned_configs(const std::filesystem::path&
       return fail(ErrorKind::Corrupt, path.string() + ", entry " + std::to_string(out.size()) + ": " + parsed.error().message, parsed.error().data);
     out.push_back(std::move(*parsed));
   }
+  return out;
+}
+
+std::vector<const TunedConfig*> fastest_by_context(const std::vector<TunedConfig>& entries, const std::string& model, const std::string& gpu) {
+  std::map<int, const TunedConfig*> fastest;
+  for (const TunedConfig& e : entries) {
+    if (e.model != model || e.gpu != gpu) continue;
+    const TunedConfig*& best = fastest.try_emplace(e.context, &e).first->second;
+    if (e.latency_us < best->latency_us) best = &e;
+  }
+  std::vector<const TunedConfig*> out;
+  for (const auto& [context, entry] : fastest) out.push_back(entry);
   return out;
 }
 

@@ -77,6 +77,8 @@ void fit_reply(Json& out) {
   constexpr std::size_t kReplyLimit = 8100;
   Json& around = out["tried"]["around_incumbent"];
   while (out.dump().size() > kReplyLimit && !around.empty()) around.erase(around.size() - 1);
+  if (out.dump().size() > kReplyLimit && out.contains("tuned")) out["tuned"].erase("longer_contexts");
+  if (out.contains("tuned") && out["tuned"].empty()) out.erase("tuned");
   Json& knobs = out["knobs_that_matter"];
   while (out.dump().size() > kReplyLimit && knobs.size() > 1) knobs.erase(knobs.size() - 1);
   // With a long incumbent and long suggestions: an earlier measurement is of least use to who has found something better than the default.
@@ -197,8 +199,12 @@ Result<Json> Service::propose(const std::string& model, const std::string& gpu, 
   out["incumbent_predicted_us"] = predicted ? Json(*predicted) : Json(nullptr);
   AMK_TRY(tuned, workload.tuned());
   if (!tuned.is_null()) {
-    AMK_TRY(config, workload.canonical(tuned["config"]));
-    if (workload.schedule_id(config) != workload.schedule_id(incumbent)) out["tuned"] = std::move(tuned);
+    if (tuned.contains("config")) {
+      AMK_TRY(config, workload.canonical(tuned["config"]));
+      if (workload.schedule_id(config) == workload.schedule_id(incumbent))
+        tuned = {{"longer_contexts", tuned.value("longer_contexts", Json::array())}};
+    }
+    if (tuned.contains("config") || !tuned["longer_contexts"].empty()) out["tuned"] = std::move(tuned);
   }
   out["search_space"] = to_json(space);
   out["space_size"] = space.size();
