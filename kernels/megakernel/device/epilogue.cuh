@@ -46,10 +46,11 @@ struct Epilogue {
   float4 scale = {};         // int8: likewise
   Best best = no_best();
   Publisher out;
+  u32 lane;
   u32 own = 0;  // of several sequences: which one
 
-  __device__ __forceinline__ Epilogue(const Block& b, const Params& params, const TaskDesc& t, const Shape& s, u32 warp)
-      : block(b), p(params), task(t), shape(s), own(warp) {
+  __device__ __forceinline__ Epilogue(const Block& b, const Params& params, const TaskDesc& t, const Shape& s, u32 warp, u32 lane_of_warp)
+      : block(b), p(params), task(t), shape(s), lane(lane_of_warp), own(warp) {
     out.tag = tag_base(p) + task.tag;
   }
 
@@ -62,7 +63,7 @@ struct Epilogue {
 
   // Rows 4 * lane and on of the batch, of a residual that an earlier instruction made: complete, because what this task waited for depends on it.
   // Beyond the batch they are of other rows, or of the pad behind the vector, and not used.
-  __device__ __forceinline__ float4 residual_rows(u32 lane, u32 index) const {
+  __device__ __forceinline__ float4 residual_rows(u32 index) const {
     const u8* buffer = p.activations + task.residual + (kBatch == 1 ? 0 : seq() * slice_bytes<kF32>(kHidden));
     uint4 v;
     if constexpr (kFlagged) {
@@ -78,10 +79,10 @@ struct Epilogue {
   }
 
   __device__ __forceinline__ void prefetch(u32 offset, u32 index) {
-    const u32 lane = thread_index() % 32, rows = shape.batch_units * kUnit;
+    const u32 rows = shape.batch_units * kUnit;
     first = task.row_begin + offset;
     count = task.row_end - first < rows ? task.row_end - first : rows;
-    if ((task.fused & kFusedResidualAdd) != 0 && 4 * lane < count) residual = residual_rows(lane, index);
+    if ((task.fused & kFusedResidualAdd) != 0 && 4 * lane < count) residual = residual_rows(index);
     if constexpr (kInt8) {
       const float* scales = reinterpret_cast<const float*>(p.vectors + scale_offset(task.matrix, task.layer)) + first;
       scale = 4 * lane < count ? __ldg(reinterpret_cast<const float4*>(scales) + lane) : make_float4(0, 0, 0, 0);
@@ -90,7 +91,6 @@ struct Epilogue {
 
   // A lane four rows: up to 128 at once.
   __device__ __forceinline__ void reduce(const float* partials) {
-    const u32 lane = thread_index() % 32;
     static_assert(kBatchUnitsMax * kUnit <= 4 * 32, "all rows of a batch");
     if (4 * lane < count) {
       float4 sum = make_float4(0, 0, 0, 0);
@@ -127,7 +127,6 @@ struct Epilogue {
   }
 
   __device__ __forceinline__ void finish(u32 index) {
-    const u32 lane = thread_index() % 32;
     if ((task.fused & kFusedArgmax) != 0) {
       best.reduce_warp();
       if (lane == 0) {
@@ -146,7 +145,6 @@ struct Epilogue {
  private:
   // fp32 rows in natural order: delta, new residual, logits.
   __device__ __forceinline__ void write_rows() {
-    const u32 lane = thread_index() % 32;
     for (u32 row = lane; row < count; row += 32) {
       const float v = block.rows(seq())[row];
       if (task.matrix != kLmHead) {
@@ -162,7 +160,6 @@ struct Epilogue {
 
   // Units hold four gate rows, then their four up rows.
   __device__ __forceinline__ void write_gate_up() {
-    const u32 lane = thread_index() % 32;
     const float* rows = block.rows(seq());
     const u32 begin = first / 2;  // element of `act`
     u8* act = output((task.fused & kFusedSiluMul) != 0 ? slice_bytes<kActType>(kInter) : slice_bytes<kF32>(2 * kInter));
@@ -183,7 +180,6 @@ struct Epilogue {
 
   // Rows of q heads, then k heads, each unit four rows of a head's first half and their partners of the second; then v rows as they are.
   __device__ __forceinline__ void write_qkv() {
-    const u32 lane = thread_index() % 32;
     float* rows = block.rows(seq());
     const bool rotated = (task.fused & kFusedRopeAppend) != 0;
     if (kQkNorm && rotated) norm_heads(rows);
@@ -227,7 +223,6 @@ struct Epilogue {
 
   // RMSNorm of each q and k head of the batch (whole heads: the host sees to it), weights by their place in the packed order.
   __device__ __forceinline__ void norm_heads(float* rows) {
-    const u32 lane = thread_index() % 32;
     for (u32 head = 0; head * kHeadDim < count; ++head) {
       const u32 row = first + head * kHeadDim;
       if (row >= kQRows + kKvRows) break;

@@ -27,6 +27,7 @@ using RowSums = Choice<kInt8, Int8Sums, Sums>::Type;
 // What of a step is left for the next one's latencies: where its unit's sums go when it is complete. A unit that goes on has its sums carried on.
 struct FloatPending {
   u32 at = 0;  // 0: the unit goes on
+  __device__ __forceinline__ explicit FloatPending(u32) {}
   __device__ __forceinline__ void begin(Sums& mine, const Sums& before) const {
     if (at == 0) {
       mine = before;
@@ -190,16 +191,18 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   VectorGroup vector, second;  // second: of two groups a segment, the second's
   vector.clear();
   if constexpr (kPairGroups) second.clear();
-  const u32 seg_vector_bytes = keep(shape.seg_vector_bytes);
+  // Held: the compiler would load them anew in every step, by a run-time index, and wait.
+  const u32 seg_vector_bytes = keep(shape.seg_vector_bytes), unit_stride = keep(shape.unit_stride * 4),
+            column_stride = keep(shape.unit_sums == walk.unit_segs ? kUnit * 4 : 0);
   // All of this warp's segments: their piece of the vector stays in registers.
-  const bool same_columns = (groups == 1 || kPairGroups) && shape.skip_segs == 0;
+  const bool same_columns = keep((groups == 1 || kPairGroups) && shape.skip_segs == 0) != 0;
   if (kPackedLayout && (same_columns || kInt8)) vector.load(act + walk.column * seg_vector_bytes, lane, stride);
   if (kPairGroups && same_columns) second.load(act + walk.column * seg_vector_bytes + kGroupBlocks * 128, lane, stride);
   RowSums sums, sums2;  // sums2: of every other step, where they are deferred
   sums.clear();
   sums2.clear();
-  PendingSums pending;
-  Epilogue epilogue(block, p, task, shape, warp);
+  PendingSums pending(lane);
+  Epilogue epilogue(block, p, task, shape, warp, lane);
   const bool finishes = kBatch > 1 ? warp < kBatch : warp == kConsumerWarps - 1;
   // Several sequences: the n-th batch of rows, from `first` on, when all its sums are there.
   const bool one_batch = units <= batch_units;
@@ -221,8 +224,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
     float* partials = block.partials(buffer);
     if constexpr (kPackedLayout) {
       const u32 sums_at = keep(shared_address(partials) + (kBatch > 1 ? lane % 4 * kPartialFloats * 4 : 0)) +
-                          (lane / 4 + (shape.unit_sums == walk.unit_segs ? 0 : warp * kUnit)) * 4;
-      const u32 column_stride = shape.unit_sums == walk.unit_segs ? kUnit * 4 : 0, unit_stride = shape.unit_stride * 4;
+                          (lane / 4 + (column_stride != 0 ? 0 : warp * kUnit)) * 4;
       const auto step = [&](WeightGroup& now, WeightGroup& following, RowSums& mine, RowSums& before, auto half) {
         constexpr bool kSecond = kPairGroups && decltype(half)::value;
         VectorGroup& own = kSecond ? second : vector;

@@ -47,10 +47,13 @@ struct Int8Vector {
   }
 };
 
+// What this lane's part of a row is worth: of its limb.
+__device__ __forceinline__ float limb_worth(u32 lane) {
+  const u32 t = lane % 4;
+  return t == 0 ? 1.0f : t == 1 ? 256.0f : t == 2 ? 65536.0f : 0.0f;
+}
 // Row g's sum, in units of the vector's 2^-k, of all parts: in lane 4g.
-__device__ __forceinline__ float int8_row(int part) {
-  const u32 t = thread_index() % 4;
-  const float worth = t == 0 ? 1.0f : t == 1 ? 256.0f : t == 2 ? 65536.0f : 0.0f;  // of the lane's limb
+__device__ __forceinline__ float int8_row(int part, float worth) {
   float sum = worth * static_cast<float>(part);
   sum += __shfl_xor_sync(0xffffffffu, sum, 1);
   return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
@@ -68,7 +71,7 @@ struct Int8Sums {
   }
   // This lane's part of row g's sum, exact: of one limb.
   __device__ __forceinline__ int part() const { return (c[0][0] + c[0][3]) + (c[1][0] + c[1][3]); }
-  __device__ __forceinline__ float row(int = 0) const { return int8_row(part()); }
+  __device__ __forceinline__ float row(int = 0) const { return int8_row(part(), limb_worth(thread_index())); }
 };
 
 // What of a step is left for the next one's latencies: a step's products, added to those of its unit so far, and where the unit's sums go when it is
@@ -76,11 +79,13 @@ struct Int8Sums {
 struct Int8Pending {
   int part = 0;
   u32 at = 0;  // 0: the unit goes on
+  float worth;
+  __device__ __forceinline__ explicit Int8Pending(u32 lane) : worth(limb_worth(lane)) {}
   __device__ __forceinline__ void begin(Int8Sums& mine, const Int8Sums&) const { mine.clear(); }
   __device__ __forceinline__ void settle(const Int8Sums& before, u32 lane) {
     part += before.part();
     if (at == 0) return;
-    store_shared_if(at, int8_row(part), lane % 4 == 0);
+    store_shared_if(at, int8_row(part, worth), lane % 4 == 0);
     part = 0;
   }
 };
