@@ -70,8 +70,8 @@ struct MergedPair {
       b = fmaf(keep, pair.y, b);
     }
   }
-  // Of head g of the task's kv head: of its output, or of the split's partial, [split][kv head][query head of the group]. All four words of a tail are
-  // written where a reader of packets looks at four.
+  // Of head g of the task's kv head: of its output, or of the split's partial, [split][kv head][query head of the group]. All four words of a tail
+  // are written where a reader of packets looks at four.
   __device__ __forceinline__ void publish(Publisher& out, u8* buffer, const TaskDesc& task, u32 split, u32 g, u32 e) const {
     if constexpr (kSplits == 1) {
       out.pair<kActType>(buffer, (static_cast<u64>(task.head) * kGqa + g) * kHeadDim + e, __fdividef(a, total), __fdividef(b, total));

@@ -8,6 +8,7 @@ namespace amk_vm {
 
 constexpr bool kTwoTiles = kCacheGroup > 0 && kHeadDim <= 64;  // by registers
 constexpr u32 kGroupTilesOrOne = kGroupTiles > 0 ? kGroupTiles : 1;
+
 __device__ __forceinline__ bool attention_mma(const Block& block, const Params& p, const TaskDesc& task, u32 index, Consumer& consumer) {
   const u32 warp = thread_index() / 32, lane = thread_index() % 32, g = lane / 4, t = lane % 4;
   const u32 seq = sequence_of(task);
@@ -29,9 +30,15 @@ __device__ __forceinline__ bool attention_mma(const Block& block, const Params& 
     load_tile(rows, keys, values, places, g, t, Ranges::at(range, i * kTile), range.low, end);
   };
   // A warp's tiles are tiles - 1 - warp, and every kConsumerWarps-th before it: the newest first, whose rows the ring does not bring.
+  u32 in_first = 0;  // this step's position in the warp's first tile, if that is the newest of all
+  const u8 *first_keys = keys, *first_values = values;
   const auto load_first = [&](TileRows& rows) {
     const u32 i = tiles - 1 - warp;
-    load(rows, i, warp < tiles && !in_ring(i) ? position : 0);
+    const int base = Ranges::at(range, i * kTile);
+    load_tile(rows, keys, values, places, g, t, base, range.low, warp < tiles && !in_ring(i) ? position : 0);
+    in_first = warp == 0 && tiles > 0 ? static_cast<u32>(position - base) : kTile;
+    first_keys = keep(keys + static_cast<u64>(base) * kCacheRowBytes);
+    first_values = keep(values + static_cast<u64>(base) * kCacheRowBytes);
   };
 
   // This step's own row is written during it: before the wait only what is older.
@@ -39,31 +46,31 @@ __device__ __forceinline__ bool attention_mma(const Block& block, const Params& 
   if (groups.count() == 0 && tiles > kConsumerWarps) consumer_barrier();
   TileRows rows;
   load_first(rows);
+  const u8* queries =
+      keep(p.activations + task.input + seq * slice_bytes<kActType>(kQRows) + ((task.head * kGqa + g) * kHeadDim + t * 8) * (kFlagged ? 4 : 2));
   if (!wait_dependencies(block, p, task, index, kFlagged ? kWaitPackets : kWaitCounters)) return false;
   uint4 q[kQueryPieces];
-  const u8* queries = p.activations + task.input + seq * slice_bytes<kActType>(kQRows);
-  const u64 q_element = (static_cast<u64>(task.head) * kGqa + g) * kHeadDim + t * 8;
   if constexpr (kFlagged) {
     Packets packets[kQueryPieces];
     load_packets(
-        block, p, index, tag_base(p) + task.input_tag, packets, [&](int c) { return queries + (q_element + c * 32) * 4; },
-        [&](int) { return active && g < kGqa; });
+        block, p, index, tag_base(p) + task.input_tag, packets, [&](int c) { return queries + c * 128; }, [&](int) { return active && g < kGqa; });
 #pragma unroll
     for (int c = 0; c < kKeyPieces; ++c) q[c] = packets[c].words();
   } else {
 #pragma unroll
-    for (int c = 0; c < kKeyPieces; ++c) q[c] = load_l2_16_if(queries + (q_element + c * 32) * 2, active && g < kGqa);
+    for (int c = 0; c < kKeyPieces; ++c) q[c] = load_l2_16_if(queries + c * 64, active && g < kGqa);
   }
-  // This step's row into the tile that has it: from the cache, or (flagged) from where it is published.
-  const auto add_current = [&](TileRows& rows, u32 i, int tile) {
+  // This step's row into the tile that has it, the newest: from the cache, or (flagged) from where it is published.
+  const auto add_current = [&](TileRows& rows) {
+    if (in_first >= kTile) return;
     if constexpr (!kFlagged) {
-      load(rows, i, position + 1);
+      load_row(rows, first_keys, first_values, places, g, t, in_first);
     } else {
       const u8* now = p.activations + kKvNow + seq * slice_bytes<kKvType>(2 * kKvRows) + static_cast<u64>(task.head) * kHeadDim * 4;
       const u32 tag = tag_base(p) + task.input_tag;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const bool mine = tile + static_cast<int>(4 * (g / 2) + g % 2 + 2 * h) == position;
+        const bool mine = 4 * (g / 2) + g % 2 + 2 * h == in_first;
         Packets packets[kQueryPieces];
         load_packets(
             block, p, index, tag, packets, [&](int c) { return now + (c * 32 + t * 8) * 4; }, [&](int) { return mine; });
@@ -73,7 +80,7 @@ __device__ __forceinline__ bool attention_mma(const Block& block, const Params& 
       }
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const bool mine = tile + static_cast<int>(4 * t + e) == position;
+        const bool mine = 4 * t + e == in_first;
         Packets packets[kValuePieces];
         const auto inside = [&](int d) { return mine && (kHeadDim % 64 == 0 || d * 64 + g * 8 < kHeadDim); };
         load_packets(
@@ -84,6 +91,7 @@ __device__ __forceinline__ bool attention_mma(const Block& block, const Params& 
       }
     }
   };
+  add_current(rows);
 
   const float scale = 1.4426950408889634f * rsqrtf(static_cast<float>(kHeadDim));
   for (bool last = false; !last;) {
@@ -169,7 +177,6 @@ __device__ __forceinline__ bool attention_mma(const Block& block, const Params& 
       }
       const int tile = Ranges::at(range, i * kTile);
       if (!ring && turn >= kConsumerWarps) load(rows, i, position);
-      if (tile <= position && position < tile + static_cast<int>(kTile)) add_current(rows, i, tile);
       TileSums::products(rows, q, scale, score);
       TileSums::mask(score, tile, t, range.low, range.position);
       const float keep = sums.weigh(score, TileSums::largest(score), a0, a2);
@@ -189,6 +196,7 @@ __device__ __forceinline__ bool attention_mma(const Block& block, const Params& 
     groups = Ranges::ring(range, limit);
     tiles = Ranges::tiles(range);
     load_first(rows);
+    add_current(rows);
   }
   return true;
 }

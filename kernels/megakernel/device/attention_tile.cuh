@@ -1,6 +1,6 @@
-// A tile of 16 positions by matrix instructions, and what a warp keeps over its tiles: bf16 cache, head_dim a multiple of 32 up to 128, at most 8 query
-// heads a kv head. Both products use the cache rows as they lie in memory, 16 bytes a lane; which dimension or position an index of the product means is
-// free, as long as both operands agree:
+// A tile of 16 positions by matrix instructions, and what a warp keeps over its tiles: bf16 cache, head_dim a multiple of 32 up to 128, at most 8
+// query heads a kv head. Both products use the cache rows as they lie in memory, 16 bytes a lane; which dimension or position an index of the product
+// means is free, as long as both operands agree:
 //   scores^T = Q K^T: column n of tile h is position 4 (n / 2) + n % 2 + 2 h; lane 4g + t brings dimensions 8t … 8t+7 of every 32.
 //   out = P V: index 2t, 2t+1, 2t+8, 2t+9 are positions 4t … 4t+3, which is where the scores of lane t already are; column n of tile j is
 //   dimension 8n + j (of every 64), so that lane 4g + t brings dimensions 8g … 8g+7 of positions 4t … 4t+3.
@@ -57,6 +57,21 @@ __device__ __forceinline__ void load_tile(TileRows& rows, const u8* keys, const 
     for (int d = 0; d < kValuePieces; ++d)
       rows.v[e][d] = load_l2_16_if(values + static_cast<u64>(base) * kCacheRowBytes + places.value(e, d),
                                    there && (kHeadDim % 64 == 0 || d * 64 + g * 8 < kHeadDim));
+  }
+}
+
+// Row `position` alone of the tile that begins at `base` and has it; keys, values: of the tile's first row.
+__device__ __forceinline__ void load_row(TileRows& rows, const u8* keys, const u8* values, const TilePlaces& places, u32 g, u32 t, u32 in_tile) {
+#pragma unroll
+  for (u32 h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int c = 0; c < kKeyPieces; ++c) load_l2_16_over(rows.k[h][c], keys + places.key(h, c), 4 * (g / 2) + g % 2 + 2 * h == in_tile);
+  }
+#pragma unroll
+  for (u32 e = 0; e < 4; ++e) {
+#pragma unroll
+    for (int d = 0; d < kValuePieces; ++d)
+      load_l2_16_over(rows.v[e][d], values + places.value(e, d), 4 * t + e == in_tile && (kHeadDim % 64 == 0 || d * 64 + g * 8 < kHeadDim));
   }
 }
 

@@ -104,9 +104,11 @@ __device__ __forceinline__ void attention_combine(const Block& block, const Para
     u8* buffer = p.activations + task.output + seq * slice_bytes<kActType>(kQRows);
 #pragma unroll 1
     for (u32 first = task.row_begin * kPlacesPerHead + thread_index(); first < end; first += kConsumers) {
-      combine_some<1>(block, p, task, index, seq, first, end, [&](int, u32 place, const Elements& v) {
+      PartialPlace places[1];
+      places[0].find(p, task, seq, first);
+      combine_some<1>(block, p, task, index, seq, places, first, end, [&](int, const Elements& v) {
 #pragma unroll
-        for (u32 e = 0; e < kPlace; e += 2) out.pair<kActType>(buffer, place * kPlace + e, v.e[e], v.e[e + 1]);
+        for (u32 e = 0; e < kPlace; e += 2) out.pair<kActType>(buffer, first * kPlace + e, v.e[e], v.e[e + 1]);
       });
     }
   }

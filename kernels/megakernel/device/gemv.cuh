@@ -256,7 +256,8 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
           if (walk.unit != unit) {
             if constexpr (kBatch > 1) {
 #pragma unroll
-              for (int set = 0; set < kSets; ++set) store_shared_if(sum_at + set * 4 * kPartialFloats * 4, sums.row(set), set * 4 + lane % 4 < kBatch);
+              for (int set = 0; set < kSets; ++set)
+                store_shared_if(sum_at + set * 4 * kPartialFloats * 4, sums.row(set), set * 4 + lane % 4 < kBatch);
             } else {
               store_shared_if(sum_at, sums.row(), lane % 4 == 0);
             }

@@ -22,6 +22,12 @@ __device__ __forceinline__ u32 keep(u32 value) {
   return value;
 }
 
+// Likewise an address: worked out here, not behind the wait that comes next.
+__device__ __forceinline__ const u8* keep(const u8* address) {
+  asm volatile("" : "+l"(address));
+  return address;
+}
+
 __device__ __forceinline__ uint4 load_shared16(u32 address) {
   uint4 v;
   asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address));
@@ -75,6 +81,12 @@ __device__ __forceinline__ uint4 load_l2_16_if(const void* p, bool yes) {
                : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)
                : "l"(p), "r"(static_cast<u32>(yes)));
   return v;
+}
+// `v` stays where `yes` is false.
+__device__ __forceinline__ void load_l2_16_over(uint4& v, const void* p, bool yes) {
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4]; }"
+               : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)
+               : "l"(p), "r"(static_cast<u32>(yes)));
 }
 __device__ __forceinline__ uint2 load_l2_8_if(const void* p, bool yes) {
   uint2 v = make_uint2(0, 0);

@@ -222,8 +222,8 @@ __device__ __forceinline__ void stage_copy_limbs(const Block& block, const Param
 }
 
 constexpr u32 kPartialRecord = kHeadDim + kPartialTail;  // words of one query head's partial: its place in memory, and all of it between warps
-// In memory a partial's values are bf16 where activations are: half the bytes, which every multiprocessor fetches from every split. What they are merged
-// to is rounded to bf16 next in any case. The record keeps the place that the program gives it in fp32 and fills its first half.
+// In memory a partial's values are bf16 where activations are: half the bytes, which every multiprocessor fetches from every split. What they are
+// merged to is rounded to bf16 next in any case. The record keeps the place that the program gives it in fp32 and fills its first half.
 constexpr bool kHalfPartials = kActType == kBF16 && !kSlices;
 constexpr u32 kPartialTailAt = kHalfPartials ? kHeadDim / 2 : kHeadDim;  // word of the maximum and the total
 constexpr u32 kPartialWords = kPartialTailAt + kPartialTail;
@@ -273,90 +273,113 @@ struct Merge {
   }
 };
 
-// `Places` of the vectors, merged over the splits; the records of all of them and of `kFlight` splits are on their
-// way at once: one trip to L2 where there are no more splits than that. The i-th is place `place_of(i)` of a sequence's vector, if it is `there`.
-template <int Places, u32 kFlight, class SeqOf, class PlaceOf, class There, class Put>
-__device__ __forceinline__ void combine_places(const Block& block, const Params& p, const TaskDesc& task, u32 index, SeqOf seq_of, PlaceOf place_of,
-                                               There there, Put put) {
-  constexpr u32 kWord = kFlagged ? 8 : 4;
-  const u8* partials = p.activations + task.input;
-  const auto record = [&](int i, u32 split) {  // of the place's head
-    return partials + seq_of(i) * slice_bytes<kF32>(kSplits * kHeads * kPartialRecord) +
-           (static_cast<u64>(split) * kHeads + place_of(i) / (kHeadDim / kPlace)) * kPartialRecord * kWord;
-  };
-  const auto in_record = [&](int i) { return place_of(i) % (kHeadDim / kPlace) * 4 * kWord; };
-  u32 splits = 0;  // the most of any place
-  if constexpr (kBatch == 1) {
-    splits = active_splits(position_of(p, 0));
-  } else {
-#pragma unroll
-    for (int i = 0; i < Places; ++i)
-      if (there(i)) splits = splits < active_splits(position_of(p, seq_of(i))) ? active_splits(position_of(p, seq_of(i))) : splits;
+constexpr u32 kPartialWord = kFlagged ? 8 : 4, kSplitBytes = kHeads * kPartialRecord * kPartialWord;  // from a record to the next split's
+
+// Where the first split's record of a place's head has the place, and its tail.
+struct PartialPlace {
+  const u8 *values, *tail;
+  __device__ __forceinline__ void find(const Params& p, const TaskDesc& task, u32 seq, u32 place) {
+    const u8* record = p.activations + task.input + seq * slice_bytes<kF32>(kSplits * kHeads * kPartialRecord) +
+                       place / (kHeadDim / kPlace) * kPartialRecord * kPartialWord;
+    values = record + place % (kHeadDim / kPlace) * 4 * kPartialWord;
+    tail = record + kPartialTailAt * kPartialWord;
   }
-  const auto wakes = [&](int i, u32 split) { return split < (kBatch == 1 ? splits : active_splits(position_of(p, seq_of(i)))) && there(i); };
+};
+
+// Places of the vectors, merged over the splits; the records of all of them and of `kFlight` splits are on their way at once: one trip to L2 where
+// there are no more splits than that. `splits(i)` of place i have keys; 0: it is not there.
+template <int Places, u32 kFlight, class Splits, class Put>
+__device__ __forceinline__ void combine_places(const Block& block, const Params& p, const TaskDesc& task, u32 index,
+                                               const PartialPlace (&places)[Places], Splits splits, Put put) {
+  u32 most = 0;
+#pragma unroll
+  for (int i = 0; i < Places; ++i) most = most < splits(i) ? splits(i) : most;
   Merge merge[Places];
 #pragma unroll 1
-  for (u32 base = 0; base < splits; base += kFlight) {
-    const auto wanted = [&](int j) { return wakes(j / (2 * kFlight), base + j / 2 % kFlight); };
-    const auto from = [&](int j) {  // place, split, tail or value
-      const int i = j / (2 * kFlight);
-      return record(i, base + j / 2 % kFlight) + (j % 2 == 0 ? kPartialTailAt * kWord : in_record(i));
-    };
-    uint2 tail[Places * kFlight];  // maximum and total
-    uint4 v[Places * kFlight];
+  for (u32 base = 0; base < most; base += kFlight) {
+    const u32 at = base * kSplitBytes;
+    // Record j: of place j / kFlight, split base + j % kFlight.
+    const auto wanted = [&](int j) { return base + j % kFlight < splits(j / static_cast<int>(kFlight)); };
+    const auto tail_at = [&](int j) { return places[j / static_cast<int>(kFlight)].tail + at + j % kFlight * kSplitBytes; };
+    const auto values_at = [&](int j) { return places[j / static_cast<int>(kFlight)].values + at + j % kFlight * kSplitBytes; };
+    constexpr int kRecords = Places * static_cast<int>(kFlight);
+    uint2 tail[kRecords];  // maximum and total
+    uint4 v[kRecords];
     if constexpr (kFlagged) {
-      // Four packets each: a tail's last two are whole as well.
-      Packets packets[Places * 2 * kFlight];
-      load_packets(block, p, index, tag_base(p) + task.input_tag, packets, from, wanted);
+      Packets packets[2 * kRecords];
+      load_packets(
+          block, p, index, tag_base(p) + task.input_tag, packets, [&](int k) { return k % 2 == 0 ? tail_at(k / 2) : values_at(k / 2); },
+          [&](int k) { return wanted(k / 2); });
 #pragma unroll
-      for (int j = 0; j < Places * static_cast<int>(kFlight); ++j) {
+      for (int j = 0; j < kRecords; ++j) {
         tail[j] = make_uint2(packets[2 * j].words().x, packets[2 * j].words().y);
         v[j] = packets[2 * j + 1].words();
       }
     } else {
 #pragma unroll
-      for (int j = 0; j < Places * static_cast<int>(kFlight); ++j) {
-        tail[j] = load_l2_8_if(from(2 * j), wanted(2 * j));
-        v[j] = load_l2_16_if(from(2 * j + 1), wanted(2 * j));
+      for (int j = 0; j < kRecords; ++j) {
+        tail[j] = load_l2_8_if(tail_at(j), wanted(j));
+        v[j] = load_l2_16_if(values_at(j), wanted(j));
       }
     }
 #pragma unroll
-    for (int j = 0; j < Places * static_cast<int>(kFlight); ++j)
-      if (wanted(2 * j)) merge[j / kFlight].add(tail[j], v[j]);
+    for (int j = 0; j < kRecords; ++j)
+      if (wanted(j)) merge[j / static_cast<int>(kFlight)].add(tail[j], v[j]);
   }
 #pragma unroll
   for (int i = 0; i < Places; ++i)
-    if (there(i)) put(i, place_of(i), merge[i].result());
+    if (splits(i) > 0) put(i, merge[i].result());
 }
 
-// Places first, first + kConsumers, … of one sequence. Records of up to `Most` splits at once, by registers.
-template <int Places, u32 Most = 8 / Places, class Put>
-__device__ __forceinline__ void combine_some(const Block& block, const Params& p, const TaskDesc& task, u32 index, u32 seq, u32 first, u32 end,
-                                             Put put) {
+// Places first, first + kConsumers, … of one sequence, up to `end`. Records of up to 8 / Places splits at once, by registers.
+template <int Places, class Put>
+__device__ __forceinline__ void combine_some(const Block& block, const Params& p, const TaskDesc& task, u32 index, u32 seq,
+                                             const PartialPlace (&places)[Places], u32 first, u32 end, Put put) {
   constexpr u32 kFew = kFlagged || kConsumerWarps > 8 ? 2 : 4;  // by registers
-  constexpr u32 kMost = kFlagged || kConsumerWarps > 8 ? kFew : Most, kMany = kSplits < kMost ? kSplits : kMost;
-  const auto place_of = [&](int i) { return first + i * kConsumers; };
-  const auto there = [&](int i) { return first + i * kConsumers < end; };
-  const auto seq_of = [&](int) { return seq; };
+  constexpr u32 kMost = kFlagged || kConsumerWarps > 8 ? kFew : 8 / Places, kMany = kSplits < kMost ? kSplits : kMost;
+  const u32 active = active_splits(position_of(p, seq));
+  const auto splits = [&](int i) { return first + i * kConsumers < end ? active : 0; };
   // Long contexts wake every split: fewer trips to L2, one behind the other, for the merge.
   if constexpr (kMany > kFew) {
-    if (active_splits(position_of(p, seq)) > kFew) return combine_places<Places, kMany>(block, p, task, index, seq_of, place_of, there, put);
+    if (active > kFew) return combine_places<Places, kMany>(block, p, task, index, places, splits, put);
   }
-  combine_places<Places, kFew>(block, p, task, index, seq_of, place_of, there, put);
+  combine_places<Places, kFew>(block, p, task, index, places, splits, put);
 }
 
-template <int kEach>
-__device__ __forceinline__ void stage_combine_limbs(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
-  constexpr u32 kPlaces = kQRows / kPlace, kTurns = (kPlaces + kConsumers * kEach - 1) / (kConsumers * kEach);
-  const u32 thread = thread_index();
-  Elements held[kTurns * kEach];
+// A sequence's vector of q rows, in turns of all threads. Where the first turn's records are is worked out before the task's wait.
+template <int Each>
+struct CombineTurns {
+  static constexpr u32 kPlaces = kQRows / kPlace, kTurns = (kPlaces + kConsumers * Each - 1) / (kConsumers * Each);
+  PartialPlace places[Each];
+  u32 first;
+  __device__ __forceinline__ void find(const Params& p, const TaskDesc& task, u32 turn) {
+    first = thread_index() + turn * kConsumers * Each;
+#pragma unroll
+    for (int i = 0; i < Each; ++i) {
+      places[i].find(p, task, 0, first + i * kConsumers);
+      places[i].values = keep(places[i].values);
+      places[i].tail = keep(places[i].tail);
+    }
+  }
+  template <class Put>
+  __device__ __forceinline__ void combine(const Block& block, const Params& p, const TaskDesc& task, u32 index, Put put) {
+    combine_some<Each>(block, p, task, index, 0, places, first, kPlaces, put);
+  }
+};
+constexpr int kCombineEach = kQRows / kPlace > kConsumers && !kFlagged ? 2 : 1;  // by registers
+using Combine = CombineTurns<kCombineEach>;
+
+__device__ __forceinline__ void stage_combine_limbs(const Block& block, const Params& p, const TaskDesc& task, u32 index, Combine& turns) {
+  constexpr int kHeld = Combine::kTurns * kCombineEach;
+  Elements held[kHeld];
   u32 largest = 0;
 #pragma unroll
-  for (u32 turn = 0; turn < kTurns; ++turn) {
+  for (u32 turn = 0; turn < Combine::kTurns; ++turn) {
+    if (turn > 0) turns.find(p, task, turn);
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) held[turn * kEach + i] = {};
-    combine_some<kEach>(block, p, task, index, 0, thread + turn * kConsumers * kEach, kPlaces, [&](int i, u32, const Elements& v) {
-      held[turn * kEach + i] = v;
+    for (int i = 0; i < kCombineEach; ++i) held[turn * kCombineEach + i] = {};
+    turns.combine(block, p, task, index, [&](int i, const Elements& v) {
+      held[turn * kCombineEach + i] = v;
 #pragma unroll
       for (u32 q = 0; q < kPlace / 4; ++q) largest = larger(largest, v.quad(q));
     });
@@ -364,13 +387,14 @@ __device__ __forceinline__ void stage_combine_limbs(const Block& block, const Pa
   offer_largest(offers(block), largest);
   consumer_barrier();
   const Power power = power_of(largest_offered(offers(block)));
+  const u32 thread = thread_index();
   if (thread == 0) block.scratch()[kVectorScaleAt] = power.down;
 #pragma unroll
-  for (u32 j = 0; j < kTurns * kEach; ++j) {
+  for (u32 j = 0; j < kHeld; ++j) {
     const u32 place = thread + j * kConsumers;
 #pragma unroll
     for (u32 q = 0; q < kPlace / 4; ++q)
-      if (place < kPlaces) put4_limbs(shared_address(block.act()), place * kPlace + q * 4, held[j].quad(q), power.up);
+      if (place < Combine::kPlaces) put4_limbs(shared_address(block.act()), place * kPlace + q * 4, held[j].quad(q), power.up);
   }
 }
 
@@ -379,13 +403,13 @@ __device__ __forceinline__ void put_place(u8* act, u32 place, const Elements& v)
   for (u32 q = 0; q < kPlace / 4; ++q) put4(act, place * kPlace + q * 4, v.e[q * 4], v.e[q * 4 + 1], v.e[q * 4 + 2], v.e[q * 4 + 3]);
 }
 
-__device__ __forceinline__ void stage_combine(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
-  constexpr u32 kPlaces = kQRows / kPlace;
-  constexpr int kEach = kPlaces > kConsumers && !kFlagged ? 2 : 1;  // by registers
-  if constexpr (kLimbsDirect) return stage_combine_limbs<kEach>(block, p, task, index);
+__device__ __forceinline__ void stage_combine(const Block& block, const Params& p, const TaskDesc& task, u32 index, Combine& turns) {
+  if constexpr (kLimbsDirect) return stage_combine_limbs(block, p, task, index, turns);
 #pragma unroll 1
-  for (u32 first = thread_index(); first < kPlaces; first += kConsumers * kEach) {
-    combine_some<kEach>(block, p, task, index, 0, first, kPlaces, [&](int, u32 place, const Elements& v) { put_place(block.act(), place, v); });
+  for (u32 turn = 0;;) {
+    turns.combine(block, p, task, index, [&](int i, const Elements& v) { put_place(block.act(), turns.first + i * kConsumers, v); });
+    if (++turn == Combine::kTurns) break;
+    turns.find(p, task, turn);
   }
 }
 

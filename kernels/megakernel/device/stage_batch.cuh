@@ -119,7 +119,7 @@ __device__ __forceinline__ void stage_copies(const Block& block, const Params& p
 
 __device__ __forceinline__ void stage_combines(const Block& block, const Params& p, const TaskDesc& task, const Vectors& vectors, u32 index) {
   constexpr u32 kOfOne = kQRows / kPlace, kEach = (kOfOne + kConsumers - 1) / kConsumers;  // of a sequence, a thread's part of it
-  constexpr u32 kPlaces = kFlagged || kConsumerWarps > 8 ? 2 : 32 / kPlace;  // by registers
+  constexpr u32 kPlaces = kFlagged || kConsumerWarps > 8 ? 2 : 32 / kPlace;                // by registers
   constexpr u32 kSeqs = less(kBatch, at_least_one(kPlaces / kEach));
   const u32 thread = thread_index();
 #pragma unroll 1
@@ -129,9 +129,12 @@ __device__ __forceinline__ void stage_combines(const Block& block, const Params&
       constexpr int kNow = static_cast<int>(less(kPlaces, kEach) * kSeqs);
       const auto seq_of = [&](int i) { return base + i / less(kPlaces, kEach); };
       const auto place_of = [&](int i) { return thread + (part + i % less(kPlaces, kEach)) * kConsumers; };
-      const auto there = [&](int i) { return seq_of(i) < kBatch && place_of(i) < kOfOne; };
-      combine_places<kNow, 1>(block, p, task, index, seq_of, place_of, there,
-                              [&](int i, u32 place, const Elements& v) { put_place(vectors.of(seq_of(i)), place, v); });
+      PartialPlace places[kNow];
+#pragma unroll
+      for (int i = 0; i < kNow; ++i) places[i].find(p, task, seq_of(i), place_of(i));
+      const auto splits = [&](int i) { return seq_of(i) < kBatch && place_of(i) < kOfOne ? active_splits(position_of(p, seq_of(i))) : 0; };
+      combine_places<kNow, 1>(block, p, task, index, places, splits,
+                              [&](int i, const Elements& v) { put_place(vectors.of(seq_of(i)), place_of(i), v); });
     }
   }
 }
@@ -154,11 +157,14 @@ __device__ __forceinline__ bool stage(const Block& block, const Params& p, const
       if (!stage_norm(block, p, task, index)) return false;
     }
   } else if (kSplits > 1 && (task.fused & kFusedCombine) != 0) {
-    if (!wait_dependencies(block, p, task, index, wait_kind(partial_words(p)))) return false;
     if constexpr (kBatch > 1) {
+      if (!wait_dependencies(block, p, task, index, wait_kind(partial_words(p)))) return false;
       stage_combines(block, p, task, vectors, index);
     } else {
-      stage_combine(block, p, task, index);
+      Combine turns;
+      turns.find(p, task, 0);
+      if (!wait_dependencies(block, p, task, index, wait_kind(partial_words(p)))) return false;
+      stage_combine(block, p, task, index, turns);
     }
   } else {
     if (!wait_dependencies(block, p, task, index, wait_kind(kBatch * shape.columns / 2))) return false;
