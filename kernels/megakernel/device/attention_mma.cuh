@@ -48,7 +48,7 @@ __device__ __forceinline__ bool attention_mma(const Block& block, const Params& 
   load_first(rows);
   const u8* queries =
       keep(p.activations + task.input + seq * slice_bytes<kActType>(kQRows) + ((task.head * kGqa + g) * kHeadDim + t * 8) * (kFlagged ? 4 : 2));
-  if (!wait_dependencies(block, p, task, index, kFlagged ? kWaitPackets : kWaitCounters)) return false;
+  const bool stays = wait_dependencies(block, p, task, index, kFlagged ? kWaitPackets : kWaitCounters);  // looked at when the loads are on their way
   uint4 q[kQueryPieces];
   if constexpr (kFlagged) {
     Packets packets[kQueryPieces];
@@ -92,6 +92,7 @@ __device__ __forceinline__ bool attention_mma(const Block& block, const Params& 
     }
   };
   add_current(rows);
+  if (!stays) return false;
 
   const float scale = 1.4426950408889634f * rsqrtf(static_cast<float>(kHeadDim));
   for (bool last = false; !last;) {

@@ -161,16 +161,17 @@ __device__ __forceinline__ void wait_barrier(const Block& block, u32 bar, u32 pa
 // Acquire: what the counter's signals released is visible behind it. Confirmed stores are in L2, where all that they are read from is read, when they
 // are signalled; and packets need a hint only (docs/megakernel-vm.md): then a look at the counter is a plain trip, which drops nothing from L1.
 template <bool Acquire>
-__device__ __forceinline__ void wait_counter(const Block& block, const Params& p, const WaitDesc& wait, u32 task) {
+__device__ __forceinline__ bool wait_counter(const Block& block, const Params& p, const WaitDesc& wait, u32 task) {  // false: the launch is over
   const int epoch = kPersistent ? static_cast<int>(step_word<kStepEpoch>()) : p.epoch;
   const int need = epoch * static_cast<int>(wait.fan_in) + static_cast<int>(wait.target);
   const int* counter = p.counters + wait.counter * kCounterStride;
   const auto look = [&] { return Acquire ? load_acquire(counter) : load_relaxed(counter); };
   int have = look();
   for (u32 polls = 1; have - need < 0; ++polls) {
-    if (polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortCounter, task, wait.counter, have, need)) return;
+    if (polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortCounter, task, wait.counter, have, need)) return false;
     have = look();
   }
+  return true;
 }
 
 // Kinds of waiting for a task's input.
@@ -178,18 +179,21 @@ enum WaitKind { kWaitCounters, kWaitPackets };
 
 // All consumer warps: returns when every wait of the task holds and what the waits order is visible to every consumer thread. Flagged: the counters
 // say when to look, the tags what is there; a short vector's readers look at the packets at once.
-// Whether the block leaves is decided here, by one thread before a barrier: all warps do the same, or some would wait for others that are gone. A
+// Whether the block leaves is said here, by one warp before a barrier: all warps do the same, or some would wait for others that are gone. A
 // warp that notices an abort elsewhere goes on with whatever it has to the next task's wait.
+// From the counter's last look to the loads behind the barrier lies nothing that can be done before: this way is gone five times a layer.
 __device__ __forceinline__ bool wait_dependencies(const Block& block, const Params& p, const TaskDesc& task, u32 index,
                                                   WaitKind kind = kWaitCounters) {
   trace_mark(p, index, kMarkStart, threadIdx.x == 0);
   if (threadIdx.x < 32) {
+    bool over = block.aborted() != 0;
     if (kind == kWaitCounters) {
-      const WaitDesc* waits = block.waits();
-      for (u32 i = threadIdx.x; i < task.wait_count; i += 32) wait_counter<!kConfirmed && !kFlagged>(block, p, waits[task.wait_first + i], index);
-      __syncwarp();
+      const WaitDesc* waits = block.waits() + task.wait_first;
+      const u32 count = task.wait_count;
+      for (u32 i = threadIdx.x; i < count; i += 32) over = !wait_counter < !kConfirmed && !kFlagged > (block, p, waits[i], index) || over;
     }
-    if (threadIdx.x == 0) block.leave() = block.aborted();
+    if (over) block.leave() = 1;
+    __syncwarp();
   }
   trace_mark(p, index, kMarkReady, threadIdx.x == 0);
   consumer_barrier();

@@ -50,7 +50,7 @@ __device__ __forceinline__ bool stage_norm(const Block& block, const Params& p, 
   constexpr bool kHold = kEach <= 8;  // else both are read again: wide models in few threads
   constexpr u32 kHeld = kHold ? kEach : 1;
   const u8* norm = p.vectors + task.norm;
-  const u8* input = p.activations + task.input;
+  const u8* input = keep(p.activations + task.input);
   const u32 thread = thread_index();
   float4 weight[kHeld], value[kHeld];
   if constexpr (kHold) {
@@ -60,7 +60,7 @@ __device__ __forceinline__ bool stage_norm(const Block& block, const Params& p, 
       weight[i] = quad < kQuads ? vector4(norm, quad * 4) : make_float4(0, 0, 0, 0);
     }
   }
-  if (!wait_dependencies(block, p, task, index, wait_kind(kHidden))) return false;
+  const bool stays = wait_dependencies(block, p, task, index, wait_kind(kHidden));  // looked at when the loads are on their way
   const auto weight_of = [&](u32 i) { return kHold ? weight[kHold ? i : 0] : vector4(norm, (thread + i * kConsumers) * 4); };
   const auto product = [](float4 a, float4 b) { return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w); };
   const auto as_floats = [](uint4 v) { return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w)); };
@@ -87,6 +87,7 @@ __device__ __forceinline__ bool stage_norm(const Block& block, const Params& p, 
 #pragma unroll
     for (u32 i = 0; i < kEach; ++i) value[i] = as_floats(load_l2_16_if(input + (thread + i * kConsumers) * 16, thread + i * kConsumers < kQuads));
   }
+  if (!stays) return false;
 #pragma unroll
   for (u32 i = 0; i < kEach; ++i) {
     const u32 quad = thread + i * kConsumers;
@@ -157,12 +158,12 @@ __device__ __forceinline__ void put_piece(u8* act, u32 at, u32 columns, uint4 v)
 }
 
 // The vector as it lies in memory, in the activations' type. Four loads a thread are on their way before the first is stored.
-__device__ __forceinline__ void stage_copy(const Block& block, const Params& p, const TaskDesc& task, u32 columns, u32 index) {
-  const u8* input = p.activations + task.input;
+__device__ __forceinline__ void stage_copy(const Block& block, const Params& p, const TaskDesc& task, const u8* input, u32 thread, u32 columns,
+                                           u32 index) {
   constexpr u32 kFlight = 4;
   const u32 pieces = (columns + kCopyPiece - 1) / kCopyPiece;  // storages are padded to 128 bytes: the last piece may reach into the padding
 #pragma unroll 1
-  for (u32 first = thread_index(); first < pieces; first += kConsumers * kFlight) {
+  for (u32 first = thread; first < pieces; first += kConsumers * kFlight) {
     uint4 v[kFlight];
     if constexpr (kFlagged) {
       Packets packets[kFlight];
@@ -185,11 +186,10 @@ __device__ __forceinline__ void stage_copy(const Block& block, const Params& p, 
 }
 
 // The same as limbs: all of a thread's pieces are on their way before the first is looked at.
-__device__ __forceinline__ void stage_copy_limbs(const Block& block, const Params& p, const TaskDesc& task, const Shape& shape, u32 index) {
+__device__ __forceinline__ void stage_copy_limbs(const Block& block, const Params& p, const TaskDesc& task, const u8* input, u32 thread, u32 columns,
+                                                 u32 index) {
   constexpr u32 kWidest = kQRows > kInter ? (kQRows > kHidden ? kQRows : kHidden) : (kInter > kHidden ? kInter : kHidden);
   constexpr u32 kFlight = ((kWidest + 63) / 64 * 8 + kConsumers - 1) / kConsumers;
-  const u8* input = p.activations + task.input;
-  const u32 thread = thread_index(), columns = shape.columns;
   const auto wanted = [&](u32 j) { return (thread + j * kConsumers) * 8 < columns; };
   uint4 v[kFlight];
   if constexpr (kFlagged) {

@@ -150,6 +150,8 @@ __device__ __forceinline__ u32 partial_words(const Params& p) {
 // False: the block leaves.
 __device__ __forceinline__ bool stage(const Block& block, const Params& p, const TaskDesc& task, const Shape& shape, const Vectors& vectors,
                                       u32 index) {
+  // Whether the block leaves is looked at when the loads are on their way, or done; what they bring is then of no use, and nobody uses it.
+  bool stays = true;
   if ((task.fused & kFusedNorm) != 0) {
     if constexpr (kBatch > 1) {
       if (!stage_norms(block, p, task, vectors, index)) return false;
@@ -158,24 +160,27 @@ __device__ __forceinline__ bool stage(const Block& block, const Params& p, const
     }
   } else if (kSplits > 1 && (task.fused & kFusedCombine) != 0) {
     if constexpr (kBatch > 1) {
-      if (!wait_dependencies(block, p, task, index, wait_kind(partial_words(p)))) return false;
+      stays = wait_dependencies(block, p, task, index, wait_kind(partial_words(p)));
       stage_combines(block, p, task, vectors, index);
     } else {
       Combine turns;
       turns.find(p, task, 0);
-      if (!wait_dependencies(block, p, task, index, wait_kind(partial_words(p)))) return false;
+      stays = wait_dependencies(block, p, task, index, wait_kind(partial_words(p)));
       stage_combine(block, p, task, index, turns);
     }
   } else {
-    if (!wait_dependencies(block, p, task, index, wait_kind(kBatch * shape.columns / 2))) return false;
+    const u8* input = keep(p.activations + task.input);
+    const u32 thread = keep(thread_index()), columns = keep(shape.columns);
+    stays = wait_dependencies(block, p, task, index, wait_kind(kBatch * columns / 2));
     if constexpr (kBatch > 1) {
       stage_copies(block, p, task, shape, vectors, index);
     } else if constexpr (kLimbsDirect) {
-      stage_copy_limbs(block, p, task, shape, index);
+      stage_copy_limbs(block, p, task, input, thread, columns, index);
     } else {
-      stage_copy(block, p, task, shape.columns, index);
+      stage_copy(block, p, task, input, thread, columns, index);
     }
   }
+  if (!stays) return false;
 #pragma unroll
   for (u32 s = 0; s < kBatch; ++s) zero_padding(vectors.of(s), shape);
   consumer_barrier();

@@ -78,6 +78,7 @@ extern "C" __global__ void __launch_bounds__(kBlockThreads, 1) amk_megakernel(co
       mbarrier_init(block.sums_empty(b), kBatch * kArrivingLanes);
     }
     block.aborted() = 0;
+    block.leave() = 0;
     block.finished_tasks() = 0;
     block.deadline_ns() = global_time_ns() + p.budget_ns;
     if constexpr (kPersistent) {
