@@ -116,6 +116,17 @@ void test_wrong(const Bench& bench, Checks& checks) {
   }
 }
 
+namespace {
+
+// The streams of the multiprocessor that has most.
+std::span<amk_vm::StreamDesc> longest_stream(DevicePlan& plan) {
+  const auto longest =
+      std::max_element(plan.queues.begin(), plan.queues.end(), [](const auto& a, const auto& b) { return a.stream_count < b.stream_count; });
+  return std::span(plan.streams).subspan(longest->stream_first, longest->stream_count);
+}
+
+}  // namespace
+
 // A stream that brings fewer chunks than its consumers wait for: the launch ends by its budget, and the next program is none the worse.
 void test_wrong_ring(const Bench& bench, Checks& checks) {
   auto opened = bench.model("small", 300);
@@ -130,15 +141,13 @@ void test_wrong_ring(const Bench& bench, Checks& checks) {
         {"nothing", [](DevicePlan&) {}},
         {"the last task's last chunk",
          [](DevicePlan& plan) {
-           const auto& queue = plan.queues[7];
-           auto& stream = plan.streams[queue.stream_first + queue.stream_count - 1];
-           stream.bytes = stream.bytes > stream.chunk_bytes ? stream.bytes - stream.chunk_bytes : 0;
+           amk_vm::StreamDesc& last = longest_stream(plan).back();
+           last.bytes = (last.bytes - 1) / last.chunk_bytes * last.chunk_bytes;
          }},
-        {"all of a block's first task", [](DevicePlan& plan) { plan.streams[plan.queues[3].stream_first].bytes = 0; }},
+        {"all of a block's first task", [](DevicePlan& plan) { longest_stream(plan).front().bytes = 0; }},
         {"everything of a block",
          [](DevicePlan& plan) {
-           const auto& queue = plan.queues[0];
-           for (std::uint32_t i = 0; i < queue.stream_count; ++i) plan.streams[queue.stream_first + i].bytes = 0;
+           for (amk_vm::StreamDesc& stream : longest_stream(plan)) stream.bytes = 0;
          }},
     };
     for (const auto& [name, change] : wrong) {
