@@ -78,7 +78,9 @@ struct MergedPair {
     } else {
       const u64 record = (static_cast<u64>(split) * kHeads + task.head * kGqa + g) * kPartialRecord;
       if constexpr (kHalfPartials) {
-        out.word(buffer, record + e / 2, pack_bf16(a, b));
+        // Over the split's own total: one split alone is then rounded once, as what it is merged to is the same number.
+        const float inverse = total > 0.0f ? __fdividef(1.0f, total) : 0.0f;
+        out.word(buffer, record + e / 2, pack_bf16(a * inverse, b * inverse));
       } else {
         out.pair<kF32>(buffer, record + e, a, b);
       }

@@ -98,9 +98,8 @@ struct Epilogue {
 #pragma unroll 4
       for (u32 s = 0; s < shape.unit_sums; ++s) add(sum, at[s * 2]);
       if constexpr (kInt8) {
-        const float vector_scale = block.scratch()[kVectorScaleAt];
-        sum = make_float4(sum.x * (scale.x * vector_scale), sum.y * (scale.y * vector_scale), sum.z * (scale.z * vector_scale),
-                          sum.w * (scale.w * vector_scale));
+        const float one = block.scratch()[kVectorScaleAt];  // what an integer of the vector is worth
+        sum = make_float4(sum.x * (scale.x * one), sum.y * (scale.y * one), sum.z * (scale.z * one), sum.w * (scale.w * one));
       }
       if (task.bias != kNoOffset) add(sum, vector4(p.vectors + task.bias, first + 4 * lane));
       if ((task.fused & kFusedResidualAdd) != 0) add(sum, residual);

@@ -250,8 +250,10 @@ struct Merge {
     const float split_top = __uint_as_float(tail.x);
     const float next = fmaxf(top, split_top);
     // A split without keys in the window has maximum -inf and weight 0.
-    const float keep = top == -kInfinity ? 0.0f : fast_exp2(top - next), weight = split_top == -kInfinity ? 0.0f : fast_exp2(split_top - next);
-    total = fmaf(total, keep, weight * __uint_as_float(tail.y));
+    const float keep = top == -kInfinity ? 0.0f : fast_exp2(top - next), share = split_top == -kInfinity ? 0.0f : fast_exp2(split_top - next);
+    // In halves a split's values are over its own total.
+    const float of_total = share * __uint_as_float(tail.y), weight = kHalfPartials ? of_total : share;
+    total = fmaf(total, keep, of_total);
     const u32 words[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {

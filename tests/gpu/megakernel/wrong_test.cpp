@@ -217,8 +217,10 @@ void refuse(const Bench& bench, const char* model_name, const ScheduleConfig& co
 void test_wrong_int8(const Bench& bench, Checks& checks) {
   const Change changes[] = {
       {"nothing", "epilogue.cuh", "", ""},
-      {"scales dropped", "epilogue.cuh", "sum *= row < 32 ? scale[0] * vector_scale : rows[row];", "sum *= vector_scale;"},
-      {"the next row's scale", "epilogue.cuh", "task.layer)) + first;", "task.layer)) + first + 1;"},
+      {"scales dropped", "epilogue.cuh",
+       "sum = make_float4(sum.x * (scale.x * one), sum.y * (scale.y * one), sum.z * (scale.z * one), sum.w * (scale.w * one));",
+       "sum = make_float4(sum.x * one, sum.y * one, sum.z * one, sum.w * one);"},
+      {"scales of the next four rows", "epilogue.cuh", "task.layer)) + first;", "task.layer)) + first + 4;"},
       {"another matrix' scales", "epilogue.cuh", "scale_offset(task.matrix,", "scale_offset(task.matrix == kDown ? kO : task.matrix,"},
       {"sign bits of weights as magnitudes", "segment_int8.cuh", "s32.s8.s8.s32", "s32.u8.s8.s32"},
       {"the vector's bytes unsigned", "fixed_point.cuh", "__byte_perm(a, b, 0x7632) ^ 0x80808080u", "__byte_perm(a, b, 0x7632)"},
