@@ -89,11 +89,14 @@ const std::vector<Rule> kRules = {
        const WarpGrid warps = warp_grid(in.config);
        return in.config.tile_m % (16 * warps.m) == 0 && in.config.tile_n % (16 * warps.n) == 0 && in.config.tile_k <= 64;
      }},
-    {"registers", "accumulators of one thread fit its register budget (208 of 232 with one or two consumers, 128 of 160 with three; mma 128)",
+    {"registers",
+     "accumulators of one thread fit its register budget (192 of 232 with one or two consumers, 208 with running totals; 128 of 160 with three; mma 128)",
      [](const RuleInput& in) {
-       const int used = accumulator_registers(in.config, in.shape.chunk > 0);
-       return used <= (mma(in) || in.config.consumers == 3 ? 128 : 208);
+       const bool chunks = in.shape.chunk > 0;
+       return accumulator_registers(in.config, chunks) <= (mma(in) || in.config.consumers == 3 ? 128 : chunks ? 208 : 192);
      }},
+    {"three_consumers", "three consumers and a producer are compiled for 128 registers a thread: instructions of at most 192 columns",
+     [](const RuleInput& in) { return !wgmma(in) || in.config.consumers < 3 || in.config.tile_n <= 192; }},
     {"producer_warp", "one producer warp leaves registers as they are: at most 64 accumulators a thread",
      [](const RuleInput& in) {
        return in.config.producer == Producer::Warpgroup || accumulator_registers(in.config, in.shape.chunk > 0) <= kFewAccumulators;

@@ -79,6 +79,18 @@ __device__ __forceinline__ void prefetch_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<u64>(map)) : "memory");
 }
 
+// One lane of a warp whose lanes are all here, and the same one every time. ptxas knows that it is one: under `lane == 0` each bulk copy stands in a
+// loop over the lanes that might be active.
+__device__ __forceinline__ bool elect_one() {
+  u32 elected;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "elect.sync _|p, 0xFFFFFFFF;\n"
+      "selp.u32 %0, 1, 0, p;\n}\n"
+      : "=r"(elected));
+  return elected != 0;
+}
+
 // 0: no hint; 1: first to leave L2; 2: last to leave.
 template <int kHint>
 __device__ __forceinline__ u64 cache_policy() {

@@ -45,9 +45,10 @@ __device__ __forceinline__ void move16(void* to, u32 from) {
 template <int kRegs>
 __device__ __forceinline__ void store_by_tma(const OutputView& out, float (&d)[kRegs], int row0, int col0, u32 staging, int lane, int& buffer) {
   const int matrix = lane / 8, row = lane % 8 + (matrix & 1) * 8;  // stmatrix.x4: rows 0–7, 8–15 of one 8-column block, then of the next
+  const bool one = elect_one();  // the same lane every time: groups of stores belong to a thread
 #pragma unroll
   for (int part = 0; part < DG_TILE_N / 64; ++part) {
-    if (lane == 0) store_wait_read<DG_STORE_BUFFERS - 1>();
+    if (one) store_wait_read<DG_STORE_BUFFERS - 1>();
     __syncwarp();
     const u32 at = staging + static_cast<u32>(buffer) * kStoreBoxBytes;
 #pragma unroll
@@ -59,7 +60,7 @@ __device__ __forceinline__ void store_by_tma(const OutputView& out, float (&d)[k
     }
     fence_async_proxy();
     __syncwarp();
-    if (lane == 0) {
+    if (one) {
       if (static_cast<u32>(row0) < out.m && static_cast<u32>(col0 + part * 64) < out.n) store_box(out.map, at, col0 + part * 64, row0);
       store_commit();
     }

@@ -59,6 +59,11 @@ TEST_CASE("rules name what is wrong") {
   CHECK(refusal(big, with([](Config& c) { c.stages = 5; })) == "shared_memory");
   CHECK(refusal(big, with([](Config& c) { c.tile_m = 64; })) == "wgmma_tile");
   CHECK(refusal(big, with([](Config& c) { c.tile_m = 256; })) == "registers");
+  // What ptxas spills, or refuses: 208 accumulators without running totals; 104 in one instruction where a thread has 128 registers.
+  CHECK(refusal(big, with([](Config& c) { c.tile_m = 256, c.tile_n = 208, c.stages = 2, c.epilogue = Epilogue::Staged; })) == "registers");
+  CHECK(refusal(big, with([](Config& c) { c.tile_m = 256, c.tile_n = 192, c.stages = 2, c.epilogue = Epilogue::Staged; })) == "");
+  CHECK(refusal(big, with([](Config& c) { c.tile_m = 192, c.consumers = 3, c.tile_n = 208, c.stages = 2, c.epilogue = Epilogue::Staged; })) ==
+        "three_consumers");
   CHECK(refusal(big, with([](Config& c) { c.tile_n = 112; })) == "tma_epilogue");
   CHECK(refusal(big, with([](Config& c) { c.swap = true; })) == "tma_epilogue");
   CHECK(refusal(big, with([](Config& c) { c.cluster_m = c.cluster_n = 4; })) == "cluster_size");
