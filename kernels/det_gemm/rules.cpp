@@ -90,7 +90,8 @@ const std::vector<Rule> kRules = {
        return in.config.tile_m % (16 * warps.m) == 0 && in.config.tile_n % (16 * warps.n) == 0 && in.config.tile_k <= 64;
      }},
     {"registers",
-     "accumulators of one thread fit its register budget (192 of 232 with one or two consumers, 208 with running totals; 128 of 160 with three; mma 128)",
+     "accumulators of one thread fit its register budget (192 of 232 with one or two consumers, 208 with running totals; 128 of 160 with three; mma "
+     "128)",
      [](const RuleInput& in) {
        const bool chunks = in.shape.chunk > 0;
        return accumulator_registers(in.config, chunks) <= (mma(in) || in.config.consumers == 3 ? 128 : chunks ? 208 : 192);

@@ -45,7 +45,7 @@ __device__ __forceinline__ void move16(void* to, u32 from) {
 template <int kRegs>
 __device__ __forceinline__ void store_by_tma(const OutputView& out, float (&d)[kRegs], int row0, int col0, u32 staging, int lane, int& buffer) {
   const int matrix = lane / 8, row = lane % 8 + (matrix & 1) * 8;  // stmatrix.x4: rows 0–7, 8–15 of one 8-column block, then of the next
-  const bool one = elect_one();  // the same lane every time: groups of stores belong to a thread
+  const bool one = elect_one();                                    // the same lane every time: groups of stores belong to a thread
 #pragma unroll
   for (int part = 0; part < DG_TILE_N / 64; ++part) {
     if (one) store_wait_read<DG_STORE_BUFFERS - 1>();

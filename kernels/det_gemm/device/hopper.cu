@@ -447,8 +447,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) det_gemm_hopper(const 
   // With DG_OVERLAP nothing above touches global memory but the tensor maps, which are parameters.
   if (producer) {
     if constexpr (!DG_PRODUCER_WARP) registers_shrink<DG_REGISTERS_PRODUCER>();
-    // The light producer serves streams of small stages, where the time it takes shows: stages of 64×32 tiles of 64 k went from 14.8 to 12.4 µs by the
-    // elected lane, of 128 k by up to 4%. Large tiles' producers wait most of the time; 512 rows lost 0.7%, the largest shapes nothing.
+    // The light producer serves streams of small stages, where the time it takes shows: stages of 64×32 tiles of 64 k went from 14.8 to 12.4 µs by
+    // the elected lane, of 128 k by up to 4%. Large tiles' producers wait most of the time; 512 rows lost 0.7%, the largest shapes nothing.
     if (lane < 32 && (DG_PRODUCER_WARP ? elect_one() : lane == 0)) produce(p, place, smem);
   } else {
     if constexpr (!DG_PRODUCER_WARP) registers_grow<DG_REGISTERS_CONSUMER>();
