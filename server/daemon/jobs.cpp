@@ -19,9 +19,17 @@ struct Job {
   JobSnapshot snapshot;
   std::function<Result<Json>(JobContext&)> run;
   std::stop_source stop;
-  std::uint64_t changes = 0;  // waiters compare it
+  std::uint64_t changes = 0;          // waiters compare it
+  std::vector<std::string> replaces;  // whose records hold its request_key: forgotten before its own is written
 };
 using JobPtr = std::shared_ptr<Job>;
+
+// Whether who repeats the call wants this job's end, rather than another try: not when the job never came to one, nor when what it needed was missing
+// (a GPU worker that was killed, a full disk).
+bool is_answer(const JobSnapshot& job) {
+  if (job.state == JobState::Cancelled || job.state == JobState::Lost) return false;
+  return job.state != JobState::Failed || !job.error || job.error->kind != ErrorKind::Unavailable;
+}
 
 }  // namespace
 
@@ -88,8 +96,7 @@ struct JobManager::Impl {
       auto job = std::make_shared<Job>();
       job->snapshot = std::move(s);
       finished.push_back(job->snapshot.job_id);
-      // A lost job is no answer, whichever restart lost it: the repeated call means it now.
-      if (!job->snapshot.request_key.empty() && job->snapshot.state != JobState::Lost) by_key[job->snapshot.request_key] = job->snapshot.job_id;
+      if (!job->snapshot.request_key.empty()) by_key[job->snapshot.request_key] = job->snapshot.job_id;
       jobs[job->snapshot.job_id] = std::move(job);
     }
   }
@@ -99,9 +106,8 @@ struct JobManager::Impl {
   }
 
   // Under the lock. Ids to forget in the journal, once the lock is released.
-  std::vector<std::string> finish(Job& job, JobState state) {
-    job.snapshot.state = state;
-    job.snapshot.finished_us = clock.wall_us();
+  std::vector<std::string> finish(Job& job, JobSnapshot ended) {
+    job.snapshot = std::move(ended);
     job.run = nullptr;
     ++job.changes;
     finished.push_back(job.snapshot.job_id);
@@ -110,6 +116,15 @@ struct JobManager::Impl {
       for (std::string& id : evict(finished.front())) evicted.push_back(std::move(id));
     changed.notify_all();
     return evicted;
+  }
+
+  // Under the lock: how a job ends that never began.
+  JobSnapshot cancelled(const Job& job, std::string why) const {
+    JobSnapshot s = job.snapshot;
+    s.state = JobState::Cancelled;
+    s.finished_us = clock.wall_us();
+    s.error = Error{ErrorKind::Cancelled, std::move(why), {{"job_id", s.job_id}}};
+    return s;
   }
 
   // Under the lock; a final job only. Its id, to forget in the journal once the lock is released.
@@ -167,13 +182,15 @@ JobManager::~JobManager() {
   std::unique_lock lock(impl_->mutex);
   impl_->stopping = true;
   std::vector<JobSnapshot> ended;
+  std::vector<std::string> replaced;
   for (const JobPtr& job : std::exchange(impl_->queue, {})) {
-    job->snapshot.error = Error{ErrorKind::Cancelled, "the daemon ended before this job began", {{"job_id", job->snapshot.job_id}}};
-    impl_->finish(*job, JobState::Cancelled);
+    for (std::string& id : std::exchange(job->replaces, {})) replaced.push_back(std::move(id));
+    impl_->finish(*job, impl_->cancelled(*job, "the daemon ended before this job began"));
     ended.push_back(job->snapshot);
   }
   for (const auto& [id, job] : impl_->jobs) job->stop.request_stop();
   lock.unlock();
+  impl_->forget(replaced);
   for (const JobSnapshot& s : ended) impl_->journal(s);
   lock.lock();
   impl_->changed.wait(lock, [&] { return impl_->threads == 0; });
@@ -192,26 +209,33 @@ void JobManager::run_queued(const std::shared_ptr<Impl>& impl) {
     impl->changed.notify_all();
     const JobSnapshot begun = job->snapshot;
     auto run = std::move(job->run);
+    const auto replaced = std::exchange(job->replaces, {});
     lock.unlock();
 
+    impl->forget(replaced);
     impl->journal(begun);
     Running context(impl->mutex, impl->changed, *job);
     Result<Json> result = run_guarded(run, context, begun.kind);
     run = nullptr;  // what it captured may be large
 
+    // Written down before anybody can see that it has ended: who repeats the call then finds a record that will not change.
+    lock.lock();
+    JobSnapshot ended = job->snapshot;
+    lock.unlock();
+    ended.state = JobState::Done;
+    ended.finished_us = impl->clock.wall_us();
+    if (result) {
+      ended.result = *std::move(result);
+    } else {
+      ended.state = result.error().kind == ErrorKind::Cancelled ? JobState::Cancelled : JobState::Failed;
+      ended.error = std::move(result).error();
+    }
+    impl->journal(ended);
+
     lock.lock();
     --impl->running;
-    JobState state = JobState::Done;
-    if (result) {
-      job->snapshot.result = *std::move(result);
-    } else {
-      state = result.error().kind == ErrorKind::Cancelled ? JobState::Cancelled : JobState::Failed;
-      job->snapshot.error = std::move(result).error();
-    }
-    const auto evicted = impl->finish(*job, state);
-    const JobSnapshot ended = job->snapshot;
+    const auto evicted = impl->finish(*job, std::move(ended));
     lock.unlock();
-    impl->journal(ended);
     impl->forget(evicted);
     lock.lock();
   }
@@ -227,9 +251,9 @@ Result<JobSnapshot> JobManager::start(JobRequest request) {
     if (const auto known = impl_->by_key.find(request.request_key); known != impl_->by_key.end()) {
       const JobSnapshot& job = impl_->jobs.at(known->second)->snapshot;
       const bool same = job.kind == request.kind && job.args == request.args;
-      if (same && job.state != JobState::Cancelled) return job;
+      if (same && is_answer(job)) return job;
       if (same)
-        replaced = impl_->evict(job.job_id);  // a cancelled job is no answer: the repeated call means it now
+        replaced = impl_->evict(job.job_id);  // and its record, which holds the key
       else
         return fail(
             ErrorKind::Conflict,
@@ -251,6 +275,7 @@ Result<JobSnapshot> JobManager::start(JobRequest request) {
   s.request_key = std::move(request.request_key);
   s.created_us = impl_->clock.wall_us();
   job->run = std::move(request.run);
+  job->replaces = std::move(replaced);
   impl_->jobs[s.job_id] = job;
   if (!s.request_key.empty()) impl_->by_key[s.request_key] = s.job_id;
   impl_->queue.push_back(job);
@@ -258,10 +283,7 @@ Result<JobSnapshot> JobManager::start(JobRequest request) {
     ++impl_->threads;
     std::thread([impl = impl_] { run_queued(impl); }).detach();
   }
-  const JobSnapshot begun = s;
-  lock.unlock();
-  impl_->forget(replaced);
-  return begun;
+  return s;
 }
 
 Result<JobSnapshot> JobManager::wait(const std::string& job_id, double wait_s, mcp::RequestContext* context) {
@@ -313,13 +335,15 @@ Result<JobSnapshot> JobManager::cancel(const std::string& job_id) {
   const auto found = impl_->jobs.find(job_id);
   if (found == impl_->jobs.end()) return fail(ErrorKind::NotFound, "no job " + job_id, {{"job_id", job_id}});
   const JobPtr job = found->second;
-  if (job->snapshot.state == JobState::Queued) {
-    std::erase(impl_->queue, job);
-    job->snapshot.error = Error{ErrorKind::Cancelled, "cancelled before it began", {{"job_id", job_id}}};
-    const auto evicted = impl_->finish(*job, JobState::Cancelled);
-    const JobSnapshot ended = job->snapshot;
+  if (job->snapshot.state == JobState::Queued && std::erase(impl_->queue, job) > 0) {
+    JobSnapshot ended = impl_->cancelled(*job, "cancelled before it began");
+    const auto replaced = std::exchange(job->replaces, {});
     lock.unlock();
-    impl_->journal(ended);
+    impl_->forget(replaced);
+    impl_->journal(ended);  // before it can be seen, as above
+    lock.lock();
+    const auto evicted = impl_->finish(*job, ended);
+    lock.unlock();
     impl_->forget(evicted);
     return ended;
   }

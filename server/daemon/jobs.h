@@ -78,7 +78,7 @@ class JobManager {
   JobManager& operator=(const JobManager&) = delete;
 
   // Starts a job, or joins one: the same request_key with the same kind and args gives the same job, finished or not, unless it was
-  // cancelled or lost (then a new one takes its place); with other kind or args: Conflict.
+  // cancelled or lost or ended as Unavailable (then a new one takes its place); with other kind or args: Conflict.
   Result<JobSnapshot> start(JobRequest request);
 
   // Waits until the job is final, `wait_s` is over, or `stop` is requested; then its snapshot. Forwards the job's progress to `context`

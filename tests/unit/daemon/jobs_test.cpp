@@ -45,6 +45,8 @@ class FakeJournal final : public JobJournal {
  public:
   void record(const JobSnapshot& job) override {
     std::lock_guard lock(mutex);
+    // As in the store: a key belongs to one record.
+    for (const auto& [id, other] : rows) CHECK((id == job.job_id || job.request_key.empty() || other.request_key != job.request_key));
     rows[job.job_id] = job;
     states.push_back(job.state);
   }
@@ -191,6 +193,46 @@ TEST_CASE("wait forwards progress, ends when the request is cancelled, and leave
   CHECK(jobs.wait(id, 20, &second)->state == JobState::Done);
 }
 
+TEST_CASE("request_key: a job that ended because something was missing is no answer; a refusal is one; records follow") {
+  FakeJournal journal;
+  JobManager jobs({.journal = &journal});
+  ErrorKind kind = ErrorKind::Unavailable;
+  int runs = 0;
+  const auto start = [&] {
+    return jobs.start({.kind = "k", .request_key = "key", .run = [&](JobContext&) -> Result<Json> {
+                         ++runs;
+                         if (runs < 3) return fail(kind, "the GPU worker is gone");
+                         return Json(runs);
+                       }});
+  };
+  const std::string first = start()->job_id;
+  CHECK(jobs.wait(first, 20)->error->kind == ErrorKind::Unavailable);
+  const std::string second = start()->job_id;
+  CHECK(second != first);
+  CHECK(jobs.wait(second, 20)->state == JobState::Failed);
+  CHECK_FALSE(jobs.get(first));
+  const std::string third = start()->job_id;
+  CHECK(jobs.wait(third, 20)->result == 3);
+  CHECK(start()->job_id == third);
+  CHECK(runs == 3);
+  // A restart knows the same.
+  JobManager later({.journal = &journal});
+  CHECK(later.start({.kind = "k", .request_key = "key", .run = gives(9)})->job_id == third);
+
+  kind = ErrorKind::Rejected;
+  runs = 0;
+  const auto refused = [&] {
+    return jobs.start({.kind = "k", .request_key = "no", .run = [&](JobContext&) -> Result<Json> {
+                         ++runs;
+                         return fail(kind, "no such schedule");
+                       }});
+  };
+  const std::string no = refused()->job_id;
+  CHECK(jobs.wait(no, 20)->state == JobState::Failed);
+  CHECK(refused()->job_id == no);
+  CHECK(runs == 1);
+}
+
 TEST_CASE("the journal hears of starts and ends; after a restart results are there and unfinished jobs are lost") {
   FakeJournal journal;
   std::string done, lost;
@@ -213,13 +255,17 @@ TEST_CASE("the journal hears of starts and ends; after a restart results are the
   CHECK(jobs.get(lost)->state == JobState::Lost);
   CHECK(jobs.get(lost)->error->kind == ErrorKind::Unavailable);
   CHECK(journal.rows[lost].state == JobState::Lost);
-  // … and after one more restart, when its record says that it was lost.
+  // A lost job is no answer: not now …
+  FakeJournal same;
+  same.rows[lost] = half;
+  JobManager now({.journal = &same});
+  CHECK(now.start({.kind = "k", .request_key = "lostkey", .run = gives(2)})->job_id != lost);
+  // … nor after one more restart, when its record says that it was lost.
   JobManager later({.journal = &journal});
   CHECK(later.get(lost)->state == JobState::Lost);
   const std::string anew = later.start({.kind = "k", .request_key = "lostkey", .run = gives(2)})->job_id;
   CHECK(anew != lost);
   CHECK(later.wait(anew, 20)->result == 2);
-  CHECK(jobs.start({.kind = "k", .request_key = "lostkey", .run = gives(2)})->job_id != lost);
 }
 
 TEST_CASE("the manager's end stops running jobs and answers queued ones") {
