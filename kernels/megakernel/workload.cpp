@@ -204,15 +204,29 @@ Result<Json> MegakernelWorkload::tuned() const {
 Result<double> MegakernelWorkload::predict_us(const Json& canonical, const Progress& progress) const {
   AMK_TRY(config, parse(canonical));
   AMK_TRY(program, proved_program(config, progress));
-  return predict(*program, config, target_, kPredictPosition).latency_us;
+  return predicted(config, amk::schedule_id(config), *program);
+}
+
+double MegakernelWorkload::predicted(const ScheduleConfig& config, const std::string& id, const Program& program) const {
+  constexpr std::size_t kMostRemembered = 20'000;
+  const double us = predict(program, config, target_, kPredictPosition).latency_us;
+  const std::lock_guard lock(predicted_mutex_);
+  if (predicted_us_.size() >= kMostRemembered) predicted_us_.clear();
+  predicted_us_[id] = us;
+  return us;
 }
 
 Result<double> MegakernelWorkload::rank_us(const Json& canonical) const {
   AMK_TRY(config, parse(canonical));
+  const std::string id = amk::schedule_id(config);
+  {
+    const std::lock_guard lock(predicted_mutex_);
+    if (const auto known = predicted_us_.find(id); known != predicted_us_.end()) return known->second;
+  }
   AMK_TRY(program, lower(ref_.spec, config, lowering_target(), gpu_format(ref_.spec)));
   AMK_TRY(plan, plan_device(program, config, limits_of(target_)));  // what the virtual machine refuses has no rank
   (void)plan;
-  return predict(program, config, target_, kPredictPosition).latency_us;
+  return predicted(config, id, program);
 }
 
 Result<Json> MegakernelWorkload::compile(const Json& canonical) const {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 
 #include "core/model/load.h"
 #include "core/program/lower.h"
@@ -67,6 +68,7 @@ class MegakernelWorkload final : public Workload {
   };
   MegakernelWorkload(ModelRef ref, GpuTarget target);
   Result<std::shared_ptr<const Program>> prove(const ScheduleConfig& config, const Progress& progress) const;
+  double predicted(const ScheduleConfig& config, const std::string& id, const Program& program) const;  // and remembers it
   Status fit_defaults();
   Result<std::vector<std::shared_ptr<const CpuReference>>> references(int kv_block, const Progress& progress) const;  // [sequence]
   Status check_on_cpu(const ScheduleConfig& config, const Program& program, const Progress& progress, Verdict& verdict) const;
@@ -79,7 +81,9 @@ class MegakernelWorkload final : public Workload {
   Executed executed_;
   mutable std::mutex proved_mutex_;
   mutable std::list<Proved> proved_;  // most recently used first
-  std::uint64_t token_seed_ = 0;      // fresh for every opening: no candidate can know the tokens
+  mutable std::mutex predicted_mutex_;
+  mutable std::unordered_map<std::string, double> predicted_us_;  // by schedule id: what a search predicted, an agent's suggestions are ranked by
+  std::uint64_t token_seed_ = 0;                                  // fresh for every opening: no candidate can know the tokens
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Weights> weights_;  // of what is executed
   // By wanted positions (one per size of KV block), and sequence.

@@ -69,10 +69,15 @@ Suggestions suggest(const Archive& archive, const Point& incumbent, const Sugges
   std::vector<Ranked> ranked;
   const std::vector<Point> points = in_turns(archive, incumbent);
   out.neighbours = points.size();
-  for (const Point& p : points) {
-    if (out.ranked > 0 && model.expired()) break;
-    ++out.ranked;
-    const auto us = model.rank_us(p);
+  std::vector<std::optional<double>> ranks;
+  while (out.ranked < points.size() && (out.ranked == 0 || !model.expired())) {
+    const auto some = std::span(points).subspan(out.ranked, std::min(model.at_once, points.size() - out.ranked));
+    for (const auto& us : model.rank_us(some)) ranks.push_back(us);
+    out.ranked = ranks.size();
+  }
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const Point& p = points[i];
+    const auto& us = ranks[i];
     if (!us) continue;
     Ranked r{{p, differing_knob(p, incumbent), corrected(p, *us), false}};
     r.s.told_apart = differs(r.s.estimate.us);

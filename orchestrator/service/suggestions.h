@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "orchestrator/strategy/archive.h"
@@ -25,7 +26,9 @@ struct Suggestions {
 };
 
 struct SuggestionModel {
-  std::function<std::optional<double>(const Point&)> rank_us;     // cheap, asked for many
+  // Cheap, asked for many: as many at once as `at_once` says. Empty: it has no rank.
+  std::function<std::vector<std::optional<double>>(std::span<const Point>)> rank_us;
+  std::size_t at_once = 1;
   std::function<std::optional<double>(const Point&)> predict_us;  // with proof, asked for what will be shown; empty: it cannot run
   const Correction* correction = nullptr;                         // may be null
   double incumbent_us = 0;                                        // on the scale of the (corrected) predictions

@@ -27,9 +27,10 @@ struct Asked {
 
 SuggestionModel model_of(Asked& asked, std::size_t time) {
   SuggestionModel model;
-  model.rank_us = [&asked](const Point& p) {
-    asked.ranked.push_back(p);
-    return std::optional(cost(p));
+  model.rank_us = [&asked](std::span<const Point> points) {
+    std::vector<std::optional<double>> out;
+    for (const Point& p : points) asked.ranked.push_back(p), out.emplace_back(cost(p));
+    return out;
   };
   model.predict_us = [&asked](const Point& p) {
     asked.predicted.push_back(p);
@@ -83,6 +84,19 @@ TEST_CASE("suggestions: every knob has its turn before time runs out, nearest ch
         CHECK(std::abs(int{p[k]} - int{kCentre[k]}) == 1);
       }
   CHECK(knobs.size() == 6);
+}
+
+TEST_CASE("suggestions: ranked several at once, they are the same") {
+  const SearchSpace space = six_knobs();
+  Archive archive(space);
+  archive.record({kCentre, cost(kCentre)});
+  Asked one, many;
+  SuggestionModel model = model_of(many, 1000);
+  model.at_once = 7;  // 24 neighbours: the last time three
+  const Suggestions a = suggest(archive, kCentre, model_of(one, 1000), 5), b = suggest(archive, kCentre, model, 5);
+  CHECK(one.ranked == many.ranked);
+  REQUIRE(a.best.size() == b.best.size());
+  for (std::size_t i = 0; i < a.best.size(); ++i) CHECK(a.best[i].point == b.best[i].point);
 }
 
 TEST_CASE("suggestions: what the proof refuses is not shown, and the next takes its place") {
