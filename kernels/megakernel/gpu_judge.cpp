@@ -304,8 +304,25 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
   progress.phase("build");  // lowering, proof and plan included
   auto built = plan(*whole, verdict.config, options);
   std::vector<std::jthread> ahead;
+  std::optional<Result<Question>> asked;
+  std::optional<std::jthread> asking;
   if (built) {
     ahead = begin_ahead(*whole, alone, progress);
+    // What is right for this judgement is found while the kernel is built and other candidates have the GPU.
+    Progress quiet;
+    quiet.stop = progress.stop;
+    const auto ask = [&, quiet] {
+      try {
+        asked = alone != nullptr ? question(*alone, quiet) : question(*whole, steps, quiet);
+      } catch (const std::exception& e) {  // no memory: nothing may leave a thread
+        asked = fail(ErrorKind::Internal, std::string("the question to the GPU failed: ") + e.what());
+      }
+    };
+    try {
+      asking.emplace(ask);
+    } catch (const std::system_error&) {  // no thread to be had
+      ask();
+    }
     if (const Status compiled = compile(*built); !compiled) built = tl::unexpected<Error>(compiled.error());
   }
   if (!built) {
@@ -322,11 +339,11 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
   progress.phase("check");
   if (!ahead.empty()) say(0.1, "running the oracle, loading the model on the GPU");
   ahead.clear();  // joins
+  if (asking) asking->join();
+  if (!*asked) return tl::unexpected<Error>(std::move(*asked).error());
+  Question asks = std::move(**asked);
   progress.phase("waiting");
   const std::lock_guard one(mutex_);
-  progress.phase("check");
-  AMK_TRY(asks, alone != nullptr ? question(*alone, progress) : question(*whole, steps, progress));
-  progress.phase("waiting");
   AMK_TRY(lock, GpuLock::acquire(
                     device_.uuid, options_.lock_limit, [&progress] { return progress.stop.stop_requested(); }, options_.lock_folder));
   progress.phase("check");
