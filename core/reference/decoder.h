@@ -39,6 +39,7 @@ class Decoder {
   int position() const { return position_; }
   void rewind(int position);
   Result<std::span<const float>> step(int token);
+  Result<std::vector<std::vector<float>>> feed(std::span<const int> tokens, std::span<const int> wanted);
   std::span<const float> keys(int layer) const { return cache(2 * layer); }
   std::span<const float> values(int layer) const { return cache(2 * layer + 1); }
 
@@ -52,13 +53,19 @@ class Decoder {
   void rms_norm(std::span<const float> in, std::span<const float> weight, std::span<float> out) const;
   // out = W in (+ bias), every element rounded once.
   void linear(WeightKind kind, WeightKind bias, int layer, std::span<const float> in, std::span<float> out);
-  void gemv(const TensorView& w, std::int64_t begin, std::int64_t end, const float* x, float* y) const;
+  // Rows [begin, end) of `count` products, [product][element].
+  void gemv(const TensorView& w, std::int64_t begin, std::int64_t end, const float* x, float* y, std::size_t count) const;
   void norm_heads(std::span<float> heads, WeightKind kind, int layer);
-  void rotate_heads(std::span<float> heads) const;
-  void append_kv(int layer);
+  static void rotate_heads(std::span<float> heads, std::span<const float> cos, std::span<const float> sin);
+  void append_kv(int layer, int position, const float* k, const float* v);
   void attend(int layer);
-  void attend_head(int layer, int head, std::vector<float>& scores);
+  // `q`, `out`: of all heads of this position.
+  void attend_head(int layer, int head, int position, const float* q, float* out, std::vector<float>& scores);
   void add_residual(std::span<const float> update);
+  // Of several tokens at once, [token][element].
+  Status feed_block(std::span<const int> tokens, std::span<const int> wanted, std::vector<std::vector<float>>& logits);
+  void linear_block(WeightKind kind, WeightKind bias, int layer, std::span<const float> in, std::span<float> out);
+  void norm_block(WeightKind kind, int layer, std::span<const float> in, std::span<float> out);
 
   std::shared_ptr<const Weights> weights_;
   ModelSpec spec_;

@@ -16,6 +16,9 @@ Oracle& Oracle::operator=(Oracle&&) noexcept = default;
 const ModelSpec& Oracle::spec() const { return state_->decoder.spec(); }
 int Oracle::position() const { return state_->decoder.position(); }
 Result<std::span<const float>> Oracle::step(int token) { return state_->decoder.step(token); }
+Result<std::vector<std::vector<float>>> Oracle::feed(std::span<const int> tokens, std::span<const int> wanted) {
+  return state_->decoder.feed(tokens, wanted);
+}
 void Oracle::reset() { rewind(0); }
 void Oracle::rewind(int position) { state_->decoder.rewind(position); }
 std::span<const float> Oracle::keys(int layer) const { return state_->decoder.keys(layer); }

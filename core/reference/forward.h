@@ -24,6 +24,9 @@ class Oracle {
   // Processes one token at position(); returns logits [vocab], valid until the next call.
   // Errors: token outside [0, vocab), position() == max_seq.
   Result<std::span<const float>> step(int token);
+  // Processes tokens from position() on, as step() does one by one and with the same bits, but reads each weight once for many of them. Logits of the
+  // `wanted` positions: ascending, among those of `tokens`.
+  Result<std::vector<std::vector<float>>> feed(std::span<const int> tokens, std::span<const int> wanted);
   void reset();  // position() = 0
   // Back to an earlier position: what was processed before it stays. The helper threads end, until the next step.
   void rewind(int position);

@@ -16,6 +16,9 @@ NativeForward& NativeForward::operator=(NativeForward&&) noexcept = default;
 
 int NativeForward::position() const { return state_->decoder.position(); }
 Result<std::span<const float>> NativeForward::step(int token) { return state_->decoder.step(token); }
+Result<std::vector<std::vector<float>>> NativeForward::feed(std::span<const int> tokens, std::span<const int> wanted) {
+  return state_->decoder.feed(tokens, wanted);
+}
 void NativeForward::reset() { rewind(0); }
 void NativeForward::rewind(int position) { state_->decoder.rewind(position); }
 

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/model/weights.h"
@@ -21,6 +22,9 @@ class NativeForward {
 
   int position() const;
   Result<std::span<const float>> step(int token);
+  // Processes tokens from position() on, as step() does one by one and with the same bits, but reads each weight once for many of them. Logits of the
+  // `wanted` positions: ascending, among those of `tokens`.
+  Result<std::vector<std::vector<float>>> feed(std::span<const int> tokens, std::span<const int> wanted);
   void reset();
   void rewind(int position);
 

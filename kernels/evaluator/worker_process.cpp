@@ -222,8 +222,11 @@ int serve_worker(int in, int out, const std::function<Result<Message>(const Mess
   std::signal(SIGPIPE, SIG_IGN);
   constexpr auto kForever = std::chrono::hours(24 * 365);
   while (true) {
-    const Result<Message> request = read_message(in, std::chrono::steady_clock::now() + kForever);
+    Result<Message> request = read_message(in, std::chrono::steady_clock::now() + kForever);
     if (!request) return request.error().kind == ErrorKind::Unavailable ? 0 : 3;
+    // The number of the call is between the two ends: who serves sees equal requests as equal.
+    const auto id = request->body.is_object() ? request->body.value("id", std::uint64_t{0}) : 0;
+    if (request->body.is_object()) request->body.erase("id");
     Message reply;
     Result<Message> handled = handle(*request);
     if (handled) {
@@ -231,7 +234,7 @@ int serve_worker(int in, int out, const std::function<Result<Message>(const Mess
     } else {
       reply.body = to_json(handled.error());
     }
-    reply.body["id"] = request->body.value("id", std::uint64_t{0});
+    reply.body["id"] = id;
     if (!write_message(out, reply, std::chrono::steady_clock::now() + std::chrono::minutes(5))) return 3;
   }
 }

@@ -110,11 +110,13 @@ class DeviceProgram {
 
  private:
   Result<cuda::DevicePtr> activation_at(BufferId buffer) const;
+  Status make_poison(const cuda::Stream& stream);
   std::shared_ptr<const Program> program_;
   DevicePlan plan_;
   cuda::Module module_;
   cuda::Function function_;
   cuda::Memory tables_, counters_, activations_, report_, trace_;
+  cuda::Memory poison_;  // what activations are filled with
   std::uint64_t tasks_at_ = 0, waits_at_ = 0, streams_at_ = 0;
   std::int64_t epoch_ = 0;
   std::uint64_t budget_ns_ = 2'000'000'000;

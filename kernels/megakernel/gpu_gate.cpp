@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <set>
@@ -35,6 +36,13 @@ Distance distance(std::span<const float> oracle, std::span<const float> other) {
   }
   d.kl = d.finite ? kl_divergence(oracle, other) : std::numeric_limits<double>::infinity();
   return d;
+}
+
+// Positions [begin, end) of `tokens`, and the logits of those of them that are compared.
+template <class Forward>
+Result<std::vector<std::vector<float>>> fed(Forward& forward, std::span<const int> tokens, int begin, int end, const std::vector<int>& positions) {
+  const auto first = std::lower_bound(positions.begin(), positions.end(), begin), last = std::lower_bound(first, positions.end(), end);
+  return forward.feed(tokens.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)), std::span(first, last));
 }
 
 double largest(std::span<const double> values) { return values.empty() ? 0.0 : *std::max_element(values.begin(), values.end()); }
@@ -115,15 +123,16 @@ Result<std::unique_ptr<GpuOracle>> GpuOracle::create(const std::shared_ptr<const
   std::unique_ptr<GpuOracle> out(new GpuOracle(weights, std::max(1, reach)));
   using Logits = std::vector<std::vector<float>>;
   const auto run = [&](auto& forward) -> Result<Logits> {
-    Logits at_positions;
-    for (int p = 0; p < reach; ++p) {
+    constexpr int kAtOnce = 64;  // then a look at `stop`
+    Logits all;
+    for (int p = 0; p < reach; p += kAtOnce) {
       if (stop.stop_requested()) return fail(ErrorKind::Cancelled, "cancelled while the oracle ran");
-      AMK_TRY(logits, forward.step(tokens[static_cast<std::size_t>(p)]));
-      if (p == plan.positions[at_positions.size()]) at_positions.emplace_back(logits.begin(), logits.end());
+      AMK_TRY(some, fed(forward, tokens, p, std::min(reach, p + kAtOnce), plan.positions));
+      std::move(some.begin(), some.end(), std::back_inserter(all));
     }
-    return at_positions;
+    return all;
   };
-  // Side by side: the steps of a small model are too short to keep many cores busy.
+  // Side by side: some operators of a small model are too short to keep many cores busy.
   Result<Logits> low = Logits{};
   std::optional<std::jthread> beside;
   try {
@@ -157,22 +166,13 @@ Result<std::shared_ptr<const GpuReference>> GpuOracle::answer(std::vector<int> t
   const std::vector<int>& positions = reference_->positions();
   const std::lock_guard one(mutex_);
   const int begin = oracle_.position(), reach = positions.empty() ? 0 : positions.back() + 1;
-  std::vector<std::vector<float>> expected, low;
-  const auto run = [&]() -> Status {
-    for (int p = begin; p < reach; ++p) {
-      AMK_TRY(exact, oracle_.step(tokens[static_cast<std::size_t>(p)]));
-      AMK_TRY(rounded, native_.step(tokens[static_cast<std::size_t>(p)]));
-      if (!std::binary_search(positions.begin(), positions.end(), p)) continue;
-      expected.emplace_back(exact.begin(), exact.end());
-      low.emplace_back(rounded.begin(), rounded.end());
-    }
-    return {};
-  };
-  const Status ran = run();
+  auto expected = fed(oracle_, tokens, begin, reach, positions);
+  auto low = fed(native_, tokens, begin, reach, positions);
   oracle_.rewind(begin);
   native_.rewind(begin);
-  AMK_CHECK(ran);
-  return reference_->ending(std::move(tokens), std::move(expected), low);
+  if (!expected) return tl::unexpected<Error>(std::move(expected).error());
+  if (!low) return tl::unexpected<Error>(std::move(low).error());
+  return reference_->ending(std::move(tokens), std::move(*expected), *low);
 }
 
 GpuReference::Outcome GpuReference::compare(std::span<const float> logits, std::span<const int> next_tokens, bool repeated) const {

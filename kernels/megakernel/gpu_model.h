@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "core/model/weights.h"
 #include "core/schedule/config.h"
@@ -56,6 +57,10 @@ class GpuModel {
   const cuda::Stream& stream() const { return stream_; }
   const DeviceSequence& sequence() const { return sequence_; }
   Result<const DeviceWeights*> layout_weights(WeightLayout layout);
+  // Frees the others; a layout that is wanted again is uploaded again.
+  void drop_layouts_but(const std::set<WeightLayout>& kept) {
+    std::erase_if(layouts_, [&](const auto& held) { return kept.count(held.first) == 0; });
+  }
 
  private:
   GpuModel(const GpuDevice& device, cuda::Context context, cuda::Stream stream, std::shared_ptr<const Weights> weights, NvrtcCompiler compiler,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 
 #include "core/base/json.h"
 #include "core/model/load.h"
@@ -76,10 +77,21 @@ Result<DeviceProgram*> GpuService::program_of(const Json& config, const std::str
   PlanOptions options;
   options.instruction = instruction;
   AMK_TRY(built, model_->build(parsed, options));
-  AMK_TRY(program, model_->load(built));
+  AMK_TRY(program, load(built));
   if (loaded_.size() >= 2) loaded_.erase(loaded_.begin());
   loaded_.push_back({id, instruction, std::move(built), std::make_unique<DeviceProgram>(std::move(program))});
   return loaded_.back().program.get();
+}
+
+// When memory is short, weights in a layout that no program here reads make room.
+Result<DeviceProgram> GpuService::load(const BuiltCandidate& built) {
+  auto program = model_->load(built);
+  if (program || program.error().kind != ErrorKind::Unavailable) return program;
+  std::set<WeightLayout> read = {built.plan.layout};
+  if (!loaded_.empty()) read.insert(loaded_.back().built.plan.layout);  // an incumbent; the one before it goes now
+  if (loaded_.size() >= 2) loaded_.erase(loaded_.begin());
+  model_->drop_layouts_but(read);
+  return model_->load(built);
 }
 
 // A hang: the first task of SM 0 never signals, so that its launch runs out of its budget.
@@ -220,6 +232,8 @@ Status GpuService::add_state(const DeviceProgram& program, Json& body) {
   AMK_TRY(activation_guards, program.damaged_guards(model_->stream()));
   AMK_TRY(layout, model_->layout_weights(program.plan().layout));
   AMK_TRY(intact, layout->intact(model_->stream()));
+  // What one candidate damaged must not be held against the next: its model is loaded anew.
+  if (guards != 0 || !intact) model_key_.clear();
   body["damaged_guards"] = guards + activation_guards;
   body["inputs_unchanged"] = body.value("inputs_unchanged", false) && intact;
   for (const Loaded& l : loaded_) {

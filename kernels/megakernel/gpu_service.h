@@ -44,6 +44,7 @@ class GpuService final : public DeviceService {
   Status check_fed_back(DeviceProgram& program, int first_token, Json& body);
   Status compare_alone(const Json& config, const std::vector<std::uint64_t>& seen, Json& body);
   Result<Message> time_instruction(const Json& body);
+  Result<DeviceProgram> load(const BuiltCandidate& built);
   Result<DeviceProgram*> program_of(const Json& config, const std::string& instruction = {});  // the last two stay loaded
   // Both programs of a "time" request.
   Result<std::pair<DeviceProgram*, DeviceProgram*>> contestants_of(const Json& body);

@@ -78,6 +78,18 @@ TEST_CASE("worker: a crash and an exit are told apart, and the next worker is un
   CHECK(exited.error().data.at("exit") == 7);
 }
 
+TEST_CASE("worker: a request that is sent twice is served as the same request twice") {
+  // Services keep what they opened for a request (a model on the GPU) by the request's text.
+  auto worker = WorkerProcess::start(worker_argv());
+  REQUIRE(worker);
+  const Json asked = {{"op", "request"}, {"model", "m"}, {"max_seq", 4096}};
+  for (int i = 0; i < 2; ++i) {
+    const auto reply = worker->call(asked, 20s);
+    REQUIRE(reply);
+    CHECK(reply->body.at("request") == asked);
+  }
+}
+
 TEST_CASE("worker: a hang is cut at its limit, with its whole process group") {
   auto worker = WorkerProcess::start(worker_argv());
   REQUIRE(worker);

@@ -54,6 +54,68 @@ TEST_CASE("logits are the same bits for any thread count, and after reset") {
   CHECK(std::memcmp(again->data(), one.data(), again->size() * sizeof(float)) == 0);
 }
 
+template <class Forward>
+void feed_equals_steps(const std::shared_ptr<const Weights>& weights, int count, int before, int threads) {
+  const int vocab = weights->spec().vocab, width = count + 2;
+  const auto token = [&](int p) { return (p * 37 + 5) % vocab; };
+  Forward one(weights, width, 1), many(weights, width, threads);
+  std::vector<int> tokens, wanted;
+  for (int p = 0; p < before; ++p) REQUIRE(many.step(token(p)));
+  for (int p = before; p < count; ++p) {
+    tokens.push_back(token(p));
+    if (p % 3 != 1) wanted.push_back(p);
+  }
+  const auto fed = many.feed(tokens, wanted);
+  REQUIRE(fed);
+  REQUIRE(fed->size() == wanted.size());
+  CHECK(many.position() == count);
+  std::size_t at = 0;
+  for (int p = 0; p < count; ++p) {
+    const auto logits = one.step(token(p));
+    REQUIRE(logits);
+    if (at < wanted.size() && wanted[at] == p) CHECK_MESSAGE(same_bits((*fed)[at++], {logits->begin(), logits->end()}), p);
+  }
+  // The caches are the same, too: so is what comes next.
+  const auto a = one.step(7), b = many.step(7);
+  REQUIRE((a && b));
+  CHECK(same_bits({a->begin(), a->end()}, {b->begin(), b->end()}));
+}
+
+TEST_CASE("several tokens at once give the bits of one at a time: windows, biases, norms of heads, fp32 and int8 weights") {
+  for (const std::string& name : fixture_names()) {
+    INFO(name);
+    const auto weights = load_fixture_weights(name);
+    feed_equals_steps<Oracle>(weights, 21, 0, 3);
+    feed_equals_steps<NativeForward>(weights, 21, 5, 2);
+  }
+  const auto int8 = resolve_model(fixture_path("qwen2-bias").string() + "@int8", {});
+  REQUIRE(int8);
+  const auto weights = *load_weights(*int8);
+  feed_equals_steps<Oracle>(weights, 9, 2, 2);
+  feed_equals_steps<NativeForward>(weights, 9, 0, 2);
+  feed_equals_steps<Oracle>(*generate_weights(catalogue("toy"), 4, 1), 135, 3, 2);  // more than a block of them, and a rest
+}
+
+TEST_CASE("fed tokens that cannot be: errors that name them, and nothing is processed") {
+  const auto weights = *generate_weights(catalogue("toy"), 1, 1);
+  Oracle oracle(weights, 4, 1);
+  const std::vector<int> tokens = {1, 2, 3}, bad = {1, 256}, many = {1, 2, 3, 4, 5};
+  const auto refused = [&](std::span<const int> t, std::vector<int> wanted, const char* field) {
+    const auto fed = oracle.feed(t, wanted);
+    REQUIRE_FALSE(fed);
+    CHECK(fed.error().data.at("field") == field);
+    CHECK(oracle.position() == 0);
+  };
+  refused(bad, {}, "token");
+  refused(many, {}, "tokens");
+  refused(tokens, {3}, "wanted");
+  refused(tokens, {-1}, "wanted");
+  refused(tokens, {1, 1}, "wanted");
+  refused(tokens, {2, 0}, "wanted");
+  CHECK(oracle.feed({}, {}).value().empty());
+  CHECK(oracle.feed(tokens, std::vector<int>{2}).value().size() == 1);
+}
+
 TEST_CASE("bad tokens, a full cache and impossible lengths are errors that name them") {
   const auto weights = *generate_weights(catalogue("toy"), 1, 1);
   Oracle oracle(weights, 2, 1);

@@ -111,6 +111,10 @@ int main(int argc, char** argv) {
       reply.payload = std::string(request.body.value("payload", std::size_t{0}), 'x');
       return reply;
     }
+    if (op == "request") {  // as it was served
+      reply.body = {{"request", request.body}};
+      return reply;
+    }
     if (op == "pid") {
       reply.body = {{"pid", getpid()}, {"pgid", getpgid(0)}};
       return reply;
