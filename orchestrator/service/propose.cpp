@@ -55,7 +55,7 @@ class PredictionBudget {
     return std::int64_t{t.tv_sec} * 1'000'000 + t.tv_nsec / 1000;
   }
   static constexpr std::int64_t kProcessorUs = 1'000'000;
-  static constexpr std::chrono::seconds kElapsed{2};
+  static constexpr std::chrono::seconds kElapsed{4};
   std::int64_t until_processor_us_ = processor_us() + kProcessorUs;
   std::chrono::steady_clock::time_point until_ = std::chrono::steady_clock::now() + kElapsed;
 };
