@@ -88,8 +88,8 @@ std::vector<Field> make_fields() {
       range("pipelining_depth", 0, 8, 1, multiples(0, 8, 1), "tasks", "unfinished tasks that an SM's weight stream may run ahead of")));
   f.push_back(bind<&C::page_allocation>(named("page_allocation", {"graph_color", "linear", "none"},
                                               "reuse of activation storage: coloured pages; one arena filled first-fit in program order; no reuse")));
-  f.push_back(bind<&C::threads_per_block>(
-      range("threads_per_block", 128, 1024, 32, {128, 160, 288, 320, 352, 384, 416, 544, 800, 1024}, "threads", "consumer warps and one producer warp")));
+  f.push_back(bind<&C::threads_per_block>(range("threads_per_block", 128, 1024, 32, {128, 160, 288, 320, 352, 384, 416, 544, 800, 1024}, "threads",
+                                                "consumer warps and one producer warp")));
   f.push_back(bind<&C::smem_bytes_per_block>(range("smem_bytes_per_block", 0, 262144, 1024,
                                                    {0, 32768, 49152, 65536, 81920, 98304, 131072, 163840, 196608, 212992}, "bytes",
                                                    "shared-memory ring for weights; 0 loads weights directly")));
