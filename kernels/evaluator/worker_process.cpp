@@ -121,7 +121,7 @@ tl::unexpected<Error> WorkerProcess::died(const Error& seen) {
     if (::waitpid(pid_, &status, WNOHANG) == pid_) {
       if (WIFSIGNALED(status)) {
         data["signal"] = WTERMSIG(status);
-        how = std::string("killed by ") + strsignal(WTERMSIG(status));
+        how = "ended by signal " + std::to_string(WTERMSIG(status)) + " (" + strsignal(WTERMSIG(status)) + ")";
       } else if (WIFEXITED(status)) {
         data["exit"] = WEXITSTATUS(status);
         how = "exited with " + std::to_string(WEXITSTATUS(status));

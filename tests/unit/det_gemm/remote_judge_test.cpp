@@ -232,7 +232,7 @@ TEST_CASE("a worker that dies in a candidate's turn: crash when the probe passes
   const auto w = workload();
   bool healthy = true;
   bed.link.answer = [&](const Json& request) -> Result<Message> {
-    if (request.at("op") == "check") return fail(ErrorKind::Unavailable, "the GPU worker is gone: killed by Aborted", {{"signal", 6}});
+    if (request.at("op") == "check") return fail(ErrorKind::Unavailable, "the GPU worker is gone: ended by signal 6 (Aborted)", {{"signal", 6}});
     if (request.at("op") == "probe" && !healthy) return fail(ErrorKind::Unavailable, "no answer");
     return Message{};
   };
