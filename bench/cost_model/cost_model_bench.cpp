@@ -2,7 +2,7 @@
 // --stages 1: of each model's first row, how far each kind of instruction moves the end of the step.
 // FILE: one JSON object a line: {"model", "base": config, "knob" and "value" (one knob of the base moved; may be absent), "us", "position"}.
 // Prints one JSON object a row, then one a model: Spearman's rank correlation, median and worst error, and how slow, measured, the config is that the
-// model likes best. --fit: coordinate descent on the constants; prints them.
+// model likes best. --fit: coordinate descent on the constants, or on those whose names begin with --only PREFIX; prints them.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -12,11 +12,13 @@
 #include <map>
 
 #include "core/base/json.h"
+#include "core/base/parallel.h"
 #include "core/base/parse_json.h"
 #include "core/base/resources.h"
 #include "core/base/stats.h"
 #include "core/model/load.h"
 #include "core/program/lower.h"
+#include "core/target/cost_model.h"
 #include "core/target/machine_rates.h"
 #include "core/target/timeline.h"
 #include "kernels/megakernel/gpu_layout.h"
@@ -37,7 +39,7 @@ struct Row {
 // The timeline and the launch: predict() without its floor and without the write-back of activations (under 1%).
 double predicted_us(const Row& row, const GpuTarget& target, const CostConstants& constants) {
   const MachineRates rates = machine_rates(row.config, target, 0.0, constants);
-  return simulate(row.program, rates, row.position - 1, 1.0, true).end_us + rates.launch_us;
+  return simulate(row.program, rates, row.position - 1, kv_from_hbm(row.program, target, row.position, 0.0), true).end_us + rates.launch_us;
 }
 
 Result<std::vector<Row>> read_rows(const std::string& path, const GpuTarget& target, const Resources& resources) {
@@ -86,9 +88,17 @@ Result<std::vector<Row>> read_rows(const std::string& path, const GpuTarget& tar
 
 // What is near the best counts most: there a search decides.
 double loss(const std::vector<Row>& rows, const GpuTarget& target, const CostConstants& constants) {
+  std::vector<double> predicted(rows.size());
+  ThreadPool().for_ranges(static_cast<std::int64_t>(rows.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      predicted[at] = predicted_us(rows[at], target, constants);
+    }
+  });
   double sum = 0, weights = 0;
-  for (const Row& row : rows) {
-    const double error = std::log(predicted_us(row, target, constants) / row.measured_us);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Row& row = rows[i];
+    const double error = std::log(predicted[i] / row.measured_us);
     const double weight = std::pow(row.best_us / row.measured_us, 2);
     sum += weight * std::min(error * error, 0.25);
     weights += weight;
@@ -121,14 +131,21 @@ constexpr Constant kConstants[] = {{"launch_us", &CostConstants::launch_us},
                                    {"registers_wanted", &CostConstants::registers_wanted},
                                    {"spill_exponent", &CostConstants::spill_exponent},
                                    {"load_latency_us", &CostConstants::load_latency_us},
-                                   {"cpasync_share", &CostConstants::cpasync_share}};
+                                   {"cpasync_share", &CostConstants::cpasync_share},
+                                   {"slices_task_us", &CostConstants::slices_task_us},
+                                   {"slices_group_us", &CostConstants::slices_group_us},
+                                   {"slices_block_us", &CostConstants::slices_block_us},
+                                   {"slices_hop", &CostConstants::slices_hop},
+                                   {"slices_spill", &CostConstants::slices_spill}};
 
-CostConstants fit(const std::vector<Row>& rows, const GpuTarget& target, int sweeps) {
+// `only`: constants whose names begin so; empty: all.
+CostConstants fit(const std::vector<Row>& rows, const GpuTarget& target, int sweeps, const std::string& only) {
   CostConstants best;
   double lowest = loss(rows, target, best);
   double step = 1.4;
   for (int sweep = 0; sweep < sweeps; ++sweep, step = std::max(1.05, std::sqrt(step))) {
     for (const Constant& c : kConstants) {
+      if (!std::string(c.name).starts_with(only)) continue;
       for (const double factor : {step, 1 / step}) {
         for (int moves = 0; moves < 4; ++moves) {
           CostConstants tried = best;
@@ -147,7 +164,8 @@ CostConstants fit(const std::vector<Row>& rows, const GpuTarget& target, int swe
 
 // How far each kind of instruction moves the end of the step: medians over layers, as a trace shows them (docs/lab/megakernel.md).
 void print_stages(const Row& row, const GpuTarget& target, const CostConstants& constants) {
-  const Timeline timeline = simulate(row.program, machine_rates(row.config, target, 0.0, constants), row.position - 1, 1.0, true);
+  const Timeline timeline = simulate(row.program, machine_rates(row.config, target, 0.0, constants), row.position - 1,
+                                     kv_from_hbm(row.program, target, row.position, 0.0), true);
   std::map<std::string, std::vector<double>> kinds;
   double reached = 0;
   for (std::size_t i = 0; i < row.program.instructions.size(); ++i) {
@@ -170,7 +188,7 @@ Status run(std::map<std::string, std::string> args) {
   AMK_TRY(rows, read_rows(path, target, resources));
   CostConstants constants;
   if (args.count("--fit") != 0) {
-    constants = fit(rows, target, std::atoi(args["--fit"].c_str()));
+    constants = fit(rows, target, std::atoi(args["--fit"].c_str()), args["--only"]);
     Json line = Json::object();
     for (const Constant& c : kConstants) line[c.name] = constants.*c.member;
     std::cout << Json{{"bench", "cost_model"}, {"constants", line}}.dump() << "\n";

@@ -78,11 +78,19 @@ int kv_element_bytes(const Program& program) {
 
 }  // namespace
 
+double kv_from_hbm(const Program& program, const GpuTarget& target, int entries, double cached) {
+  const ModelSpec& spec = program.model;
+  const int seen = spec.sliding_window ? std::min(entries, *spec.sliding_window) : entries;
+  const double bytes = 2.0 * spec.layers * spec.kv_rows() * seen * kv_element_bytes(program) * program.batch;
+  return (1.0 - cached) * (1.0 - l2_share(bytes, static_cast<double>(target.l2_bytes)));
+}
+
 static Prediction predicted(const Program& program, const ScheduleConfig& config, const GpuTarget& target, int entries, const Roofline& roofline,
                             double cached) {
   const MachineRates rates = machine_rates(config, target, cached);
-  const Timeline full = simulate(program, rates, entries - 1, 1.0 - cached, true);
-  const Timeline streaming = simulate(program, rates, entries - 1, 1.0 - cached, false);
+  const double kv = kv_from_hbm(program, target, entries, cached);
+  const Timeline full = simulate(program, rates, entries - 1, kv, true);
+  const Timeline streaming = simulate(program, rates, entries - 1, kv, false);
 
   // Traffic beside weights and KV: activation pages are written each step and leave L2 in the end (storage that is not reused costs its
   // write-back), and every task's descriptor is read once.

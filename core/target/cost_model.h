@@ -36,6 +36,10 @@ Roofline decode_roofline(const ModelSpec& spec, const GpuTarget& target, int pos
 // Of one instruction kind (core/program/lower_instruction.h) in every layer: its matrices, and for attention the cache.
 Roofline instruction_roofline(const ModelSpec& spec, std::string_view op, const GpuTarget& target, int position, int kv_bytes_per_element = 2);
 
+// Share of the cache's bytes that a step reads from HBM. A cache that fits beside weights which are evicted first stays in L2 from step to step;
+// `cached`: the share of everything that does.
+double kv_from_hbm(const Program& program, const GpuTarget& target, int entries, double cached);
+
 Prediction predict(const Program& program, const ScheduleConfig& config, const GpuTarget& target, int position);
 // Of a part of a step whose floor is given; nothing is in L2 beforehand, as between two steps.
 Prediction predict_part(const Program& program, const ScheduleConfig& config, const GpuTarget& target, int position, const Roofline& floor);

@@ -30,7 +30,6 @@ double window_bytes(const ScheduleConfig& config, const GpuTarget& target) {
     if (uses_cpasync(config, target)) chunks = std::min<double>(chunks, config.kernel.cpa_stages);
     return std::min<double>(chunks * config.kernel.chunk_bytes, config.smem_bytes_per_block);
   }
-  if (config.kernel.cpasync) return warps * config.kernel.cpa_stages * config.kernel.cpa_cols * 2.0;
   return warps * 32 * 16.0 * 8;  // a warp's segment of 4 KB, loaded before the one at hand is multiplied
 }
 
@@ -60,7 +59,8 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
 
   // Load on the memory system stretches every request: hops, polls, fetches.
   const double window = window_bytes(config, target);
-  const double load = std::min(k.max_load, std::pow(window / kReferenceWindow, k.hop_exponent));
+  // Of slices, a stage brings less than any window would hold.
+  const double load = config.kernel.gemv_path == GemvPath::Slices ? 1.0 : std::min(k.max_load, std::pow(window / kReferenceWindow, k.hop_exponent));
   const double publish = config.kernel.publish == Publish::Confirmed ? k.confirmed_hop
                          : config.kernel.publish == Publish::Flagged ? k.flagged_hop
                                                                      : 1.0;
@@ -73,8 +73,7 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   const double l2 = std::max(hbm, k.l2_bytes_per_clock_sm * rates.clock_mhz * target.sm_count);
   double bandwidth = 1.0 / (l2_share / l2 + (1.0 - l2_share) / hbm);
   if (rates.ring) bandwidth *= chunk_efficiency(config.kernel.chunk_bytes);
-  if (uses_cpasync(config, target) && (rates.ring || config.kernel.cpasync))
-    bandwidth *= cpasync_efficiency(config) * (target.sm_major >= 9 ? k.cpasync_share : 1.0);
+  if (uses_cpasync(config, target) && rates.ring) bandwidth *= cpasync_efficiency(config) * (target.sm_major >= 9 ? k.cpasync_share : 1.0);
   if (config.kernel.publish == Publish::Flagged) bandwidth *= 1.0 - std::min(0.5, k.flagged_traffic * load);
   const double latency_us = l2_share * target.l2_latency_us + (1.0 - l2_share) * k.load_latency_us;
   rates.sm_bytes_per_us = window / latency_us;
@@ -99,7 +98,14 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   rates.late_kv_share = k.late_kv_share;
   rates.ring_keys = (warps + 1) * 16;
   rates.task_us = k.task_us + k.task_us_per_warp * warps;
-  if (config.kernel.gemv_path == GemvPath::Slices) rates.task_us *= k.slices_task;
+  if (config.kernel.gemv_path == GemvPath::Slices) {
+    const double crowded = std::pow(std::max(1.0, k.registers_wanted / registers), k.slices_spill);
+    rates.hop_us *= k.slices_hop;
+    rates.task_us = k.slices_task_us * crowded;
+    rates.group_us = k.slices_group_us * crowded;
+    rates.block_us = k.slices_block_us;
+  }
+  rates.warps = static_cast<int>(warps);
   rates.norm_us = k.norm_us;
   rates.attention_us = k.attention_us;
   rates.launch_us = k.launch_us;

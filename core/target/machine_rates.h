@@ -17,7 +17,12 @@ struct CostConstants {
   double task_us_per_warp = 0.012;  // … the barrier grows with the warps
   double chunk_us = 0.11;           // mbarrier wait, release and re-arm of one ring chunk
   double norm_us = 0.14;            // sum of squares over a block and scaling, once a task
-  double slices_task = 0.1;         // of a task's time, what is left where no warp waits for another before its products (gemv_path slices)
+  // gemv_path slices: no warp waits for another before its products, but each group of units has a barrier and an end.
+  double slices_hop = 0.9;                      // of the hop: what is looked for is asked for before anything else
+  double slices_task_us = 0.11;                 // in place of task_us
+  double slices_group_us = 0.98;                // for each group of units after a task's first
+  double slices_block_us = 0.21;                // for each block of the vector after a warp's first
+  double slices_spill = 3.0;                    // tasks and groups grow by this power of the registers wanted over those that are there
   double consume_bytes_per_clock_warp = 9.45;   // mma on packed weights
   double shared_bytes_per_clock = 90.5;         // what an SM's shared memory delivers
   double fma_share = 0.71;                      // FMA on unpacked values against mma
@@ -57,7 +62,10 @@ struct MachineRates {
   double norm_us = 0;
   double attention_us = 0;
   double launch_us = 0;
-  bool ring = false;  // weights run ahead through the ring; else loads start when the task does
+  double group_us = 0;  // gemv_path slices: of each group of units after a task's first; else 0
+  double block_us = 0;  // likewise of each block of the vector after a warp's first
+  int warps = 0;        // of consumers
+  bool ring = false;    // weights run ahead through the ring; else loads start when the task does
   std::int64_t ring_bytes = 0;
   std::int64_t chunk_bytes = 0;
 };

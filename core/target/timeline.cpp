@@ -4,6 +4,8 @@
 #include <deque>
 #include <limits>
 
+#include "core/program/packing.h"
+
 namespace amk {
 namespace {
 
@@ -16,7 +18,20 @@ struct TaskWork {
   bool kv_late = false;     // too many to be on their way before the wait, beside a ring that fills
   bool fetches = false;
   double compute_us = 0;
+  double slices_us = 0;  // gemv_path slices: at the least, from the first product to the last
 };
+
+// What a task of gemv_path slices takes besides its bytes (kernels/megakernel/device/slices.cuh): it is done in groups of as many units at once as a
+// warp has registers for, and as a chunk of the ring holds.
+double slices_us(const ModelSpec& spec, const Task& task, const MachineRates& rates) {
+  constexpr int kBlockColumns = 64, kUnitRows = 8, kHeldBlocks = 4;
+  const int blocks = (packed_cols(spec, task.matrix) + kBlockColumns - 1) / kBlockColumns, slice = (blocks + rates.warps - 1) / rates.warps;
+  const std::int64_t unit_bytes = std::int64_t{blocks} * kBlockColumns * kUnitRows * 2;
+  int at_once = std::clamp(kHeldBlocks / slice, 1, rates.warps);
+  if (rates.ring) at_once = std::clamp(static_cast<int>(rates.chunk_bytes / unit_bytes), 1, at_once);
+  const int units = (task.row_end - task.row_begin + kUnitRows - 1) / kUnitRows, groups = (units + at_once - 1) / at_once;
+  return (groups - 1) * rates.group_us + (slice - 1) * rates.block_us;
+}
 
 double region_bytes(const Region& region) { return static_cast<double>(region.end - region.begin); }
 
@@ -65,6 +80,7 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
       break;
     case Opcode::Gemv:
       if (task.fused & kFusedNorm) work.compute_us += rates.norm_us;  // of a batch: the sequences' sums are reduced together
+      if (rates.group_us > 0) work.slices_us = slices_us(spec, task, rates);
       break;
     default:
       break;
@@ -179,6 +195,7 @@ class Simulation {
     if (work.weight_bytes > 0)
       end = task.ring_bytes > 0 && rates_.ring ? consume_ring(sm, work.weight_bytes, rate_[task.instruction], rates_.consume_bytes_per_us, start)
                                                : consume_direct(task, work, start);
+    end = std::max(end, start + work.slices_us);
     const double share = std::min(rates_.sm_bytes_per_us, rates_.total_bytes_per_us / static_cast<double>(sms_.size()));
     if (work.kv_streams) {
       end = consume_ring(sm, work.kv_bytes, kv_from_hbm_ > 0 ? share / kv_from_hbm_ : kInstantly, rates_.ring_attention_bytes_per_us, start);
