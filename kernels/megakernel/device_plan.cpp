@@ -19,6 +19,8 @@ constexpr int kLimbs = 3, kHeldPieces = 8;  // device/fixed_point.cuh
 constexpr int kPartialFloatsAim = 1152;     // 16 units of 8 segments
 constexpr int kTile = amk_vm::kTile;
 constexpr int kSequencesAtOnce = 4;  // of one matrix instruction: device/segment.cuh
+// Registers of 384 threads, 168 each, when the producer's four warps keep 40 (device/memory.cuh): for vectors, and for each consumer thread.
+constexpr int kDirectWarps = 8, kDirectGroup = 4, kDirectRegisters = 128, kConsumerRegisters = 232;
 static_assert(kMaxBatch == amk_vm::kMaxSequences);
 
 int type_number(DType t) { return t == DType::F32 ? 0 : t == DType::F16 ? 1 : 2; }
@@ -43,7 +45,7 @@ class Planner {
     place_activations();
     place_given();
     plan_.grid = program_.sm_count;
-    plan_.threads = config_.threads_per_block;
+    plan_.threads = config_.threads_per_block + (direct() ? 96 : 0);  // the producer's four warps, which share an instruction
     plan_.steps = config_.kernel.tokens_per_launch;
     plan_.counter_count = static_cast<std::int64_t>(program_.counters.size());
     AMK_CHECK(make_tables());
@@ -179,6 +181,9 @@ class Planner {
     wide_stride_ = stride(spec_.intermediate);
     act_stride_ = stride(std::max(spec_.hidden, spec_.q_rows()));
     act_bytes_ = round_up(std::max(batch * act_stride_, merge), 128);
+    down_segs_ = direct_segs(Matrix::Down, inter_, spec_.intermediate);
+    o_segs_ = direct_segs(Matrix::O, q_, spec_.q_rows());
+    if (down_segs_ > 0) return;
     const std::int64_t over = batch * wide_stride_ - act_bytes_;
     const std::int64_t left = slots_ - (slots_ == 0 ? 0 : (over + slot_bytes_ - 1) / slot_bytes_);
     const std::int64_t needed = (consumer_warps_ + inter_.segs_per_chunk - 1) / inter_.segs_per_chunk + window_;
@@ -199,6 +204,25 @@ class Planner {
       vectors = limbs_at_ + widest * kLimbs;
     }
     act_bytes_ = round_up(std::max(vectors, merge), 128);
+  }
+
+  // Several sequences' vectors of down, and of O, need not be staged where a warp's own part of them fits its registers, of which Hopper lets the
+  // producer's warps give theirs away (device/gemv.cuh, direct_products). How many segments of a unit that is; 0: they are staged.
+  int direct_segs(Matrix matrix, const Shape& shape, std::int64_t columns) const {
+    if (program_.batch == 1 || !packed_ || config_.kernel.gemv_path != GemvPath::Mma || spec_.dtype != DType::BF16 || int8_ || slots_ == 0) return 0;
+    if (config_.kernel.publish == Publish::Flagged || limits_.architecture != "sm_90a" || consumer_warps_ != kDirectWarps) return 0;
+    const int sets = (program_.batch + kSequencesAtOnce - 1) / kSequencesAtOnce;
+    const bool whole = columns % kBlockColumns == 0 && shape.segs_per_unit % consumer_warps_ == 0 && group_ == kDirectGroup &&
+                       hidden_.seg == group_ && q_.seg == group_ && inter_.seg == group_;
+    const int segs = shape.segs_per_unit / consumer_warps_;
+    if (!whole || segs * sets * group_ * 4 > kDirectRegisters) return 0;
+    for (const Task& task : program_.tasks) {
+      if (task.op != Opcode::Gemv || task.matrix != matrix) continue;
+      if ((task.row_end - task.row_begin + kRowUnit - 1) / kRowUnit > std::min(kBatchUnitsMax, partial_floats_ / shape.stride())) return 0;
+      for (const Region& r : task.reads)  // filled by the host, in its own order
+        if (program_.buffers[static_cast<std::size_t>(r.buffer)].space == Space::Input) return 0;
+    }
+    return segs;
   }
 
   void shape_shared() {
@@ -401,6 +425,10 @@ class Planner {
     define("ACT_STRIDE", act_stride_);
     define("WIDE_SLOTS", wide_slots_);
     define("WIDE_STRIDE", wide_stride_);
+    define("DOWN_SEGS", down_segs_);
+    define("O_SEGS", o_segs_);
+    define("MERGES_IN_O", config_.fusion.combine_o && program_.attention.splits > 1 ? 1 : 0);
+    define("CONSUMER_REGISTERS", direct() ? kConsumerRegisters : 0);
     define("MMA", config_.kernel.gemv_path != GemvPath::Fma ? 1 : 0);
     define("SLICES", slices_ ? 1 : 0);
     define("PACKED", packed_ ? 1 : 0);
@@ -449,6 +477,8 @@ class Planner {
   Shape hidden_, q_, inter_;
   int slot_arrivals_ = 1, partial_floats_ = 0;
   std::int64_t act_bytes_ = 0, act_stride_ = 0, wide_slots_ = 0, wide_stride_ = 0, table_bytes_ = 0, limbs_at_ = 0;
+  int down_segs_ = 0, o_segs_ = 0;
+  bool direct() const { return down_segs_ > 0 || o_segs_ > 0; }
   std::uint32_t longest_queue_ = 1;
 };
 

@@ -23,7 +23,8 @@ constexpr bool kQkNorm = AMK_QK_NORM;
 constexpr float kEps = AMK_RMS_EPS;
 
 constexpr int kConsumerWarps = AMK_CONSUMER_WARPS, kConsumers = kConsumerWarps * 32;
-constexpr int kBlockThreads = kConsumers + 32;
+constexpr int kBlockThreads = kConsumers + 32;  // that work
+constexpr int kLaunchThreads = AMK_CONSUMER_REGISTERS > 0 ? kConsumers + 128 : kBlockThreads;
 constexpr int kSlots = AMK_RING_SLOTS, kSlotBytes = AMK_SLOT_BYTES, kWindow = AMK_WINDOW, kDepth = AMK_DEPTH,
               kBoost = AMK_BOOST;  // kSlots 0: direct loads
 constexpr int kKvBlock = AMK_KV_BLOCK, kSplits = AMK_SPLITS, kSplitStep = AMK_SPLIT_STEP;
@@ -50,6 +51,13 @@ constexpr u32 kActStride = AMK_ACT_STRIDE;  // bytes from one sequence's staged 
 // ring has only those before. 0: every task has room of its own.
 constexpr u32 kWideSlots = AMK_WIDE_SLOTS, kWideStride = AMK_WIDE_STRIDE;
 static_assert(kWideSlots == 0 || kSlots <= 31, "a bit a slot");
+// Several sequences' vectors of down, and of O, in registers: each warp loads what its own columns meet, so many segments of each unit, straight from
+// L2 (gemv.cuh, direct_products). 0: they are staged like the others. kConsumerRegisters: what a consumer thread then has, of those that the
+// producer's warps leave over.
+constexpr int kDownSegs = AMK_DOWN_SEGS, kOSegs = AMK_O_SEGS, kConsumerRegisters = AMK_CONSUMER_REGISTERS;
+// O merges attention's partials itself. Where it takes its vectors directly and every sequence is in its first KV block there is nothing to merge:
+// attention then leaves the head's result in the record, in the activations' type.
+constexpr bool kMergesInO = AMK_MERGES_IN_O;
 constexpr int kUnit = 8;         // rows of a unit: core/program/packing.h
 constexpr int kPartialTail = 4;  // floats behind a head's partial: maximum, sum, two unused
 constexpr int kBatchUnitsMax = 16;

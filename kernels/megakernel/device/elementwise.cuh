@@ -108,7 +108,8 @@ __device__ __forceinline__ void attention_combine(const Block& block, const Para
       places[0].find(p, task, seq, first);
       combine_some<1>(block, p, task, index, seq, places, first, end, [&](int, const Elements& v) {
 #pragma unroll
-        for (u32 e = 0; e < kPlace; e += 2) out.pair<kActType>(buffer, first * kPlace + e, v.e[e], v.e[e + 1]);
+        for (u32 e = 0; e < kPlace; e += 2)
+          out.pair<kActType>(buffer, kOSegs == 0 ? first * kPlace + e : pair_order(first * kPlace + e), v.e[e], v.e[e + 1]);
       });
     }
   }
@@ -119,8 +120,8 @@ __device__ __forceinline__ void silu_mul(const Params& p, const TaskDesc& task, 
   const float* gate = floats(p, task.input) + seq * (2 * kInter);
   const float* up = gate + kInter;
   for (u32 i = task.row_begin + thread_index() * 2; i < task.row_end; i += kConsumers * 2) {
-    out.pair<kActType>(p.activations + task.output + seq * slice_bytes<kActType>(kInter), i, silu(load_l2(gate + i)) * load_l2(up + i),
-                       silu(load_l2(gate + i + 1)) * load_l2(up + i + 1));
+    out.pair<kActType>(p.activations + task.output + seq * slice_bytes<kActType>(kInter), kDownSegs == 0 ? i : pair_order(i),
+                       silu(load_l2(gate + i)) * load_l2(up + i), silu(load_l2(gate + i + 1)) * load_l2(up + i + 1));
   }
 }
 

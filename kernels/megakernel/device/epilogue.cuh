@@ -89,6 +89,13 @@ struct Epilogue {
     }
   }
 
+  // After a prefetch of the first batch by another.
+  __device__ __forceinline__ void resume(float4 prefetched) {
+    first = task.row_begin;
+    count = task.row_end - first;
+    residual = prefetched;
+  }
+
   // A lane four rows: up to 128 at once.
   __device__ __forceinline__ void reduce(const float* partials) {
     static_assert(kBatchUnitsMax * kUnit <= 4 * 32, "all rows of a batch");
@@ -166,7 +173,7 @@ struct Epilogue {
       const u32 at = pair / 2 * kUnit + pair % 2 * 2;
       const float g0 = rows[at], g1 = rows[at + 1], u0 = rows[at + 4], u1 = rows[at + 5];
       if ((task.fused & kFusedSiluMul) != 0) {
-        out.pair<kActType>(act, begin + pair * 2, silu(g0) * u0, silu(g1) * u1);
+        out.pair<kActType>(act, kDownSegs == 0 ? begin + pair * 2 : pair_order(begin + pair * 2), silu(g0) * u0, silu(g1) * u1);
       } else {
         out.pair<kF32>(act, begin + pair * 2, g0, g1);
         out.pair<kF32>(act, kInter + begin + pair * 2, u0, u1);

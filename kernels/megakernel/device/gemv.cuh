@@ -36,13 +36,20 @@ struct FloatPending {
     }
   }
   __device__ __forceinline__ void settle(const Sums& before, u32 lane) {
-    if (at != 0) store_shared_if(at, before.row(), lane % 4 == 0);
+    if (at == 0) return;
+    if constexpr (kBatch > 1) {
+#pragma unroll
+      for (int set = 0; set < kSets; ++set) store_shared_if(at + set * 4 * kPartialFloats * 4, before.row(set), set * 4 + lane % 4 < kBatch);
+    } else {
+      store_shared_if(at, before.row(), lane % 4 == 0);
+    }
   }
 };
 using PendingSums = Choice<kInt8, Int8Pending, FloatPending>::Type;
 
 // int8: a step's sums are read during the next one, whose products, in registers of their own, do not wait for them (docs/lab/megakernel.md).
-constexpr bool kDeferred = kBatch == 1;
+constexpr bool kDeferred = kBatch == 1 || (kPackedLayout && kConsumerRegisters > 0 && !kFullBarriers);
+constexpr bool kPairSteps = kDeferred && kPairGroups;  // both halves of a segment go into the same sums
 
 template <bool Second>
 struct Half {
@@ -142,6 +149,93 @@ struct Walk {
   }
 };
 
+// This lane's pieces of O's vectors: of a sequence's vector, or of attention's records.
+struct OPieces {
+  static constexpr u32 kSlice = kMergesInO ? slice_bytes<kF32>(kSplits * kHeads * kPartialRecord) : slice_bytes<kActType>(kQRows);
+  const u8* base;
+  __device__ __forceinline__ OPieces(const Params& p, const TaskDesc& task, u32 lane)
+      : base(p.activations + task.input + batch_lane_offset(lane, kSlice) - (kMergesInO ? lane % 4 * 32 : 0)) {}
+  __device__ __forceinline__ const u8* at(int set, u32 block, u32 lane) const {
+    const u32 column = block * 64 + (kMergesInO ? lane % 4 * 16 : 0);
+    return base + set * 4 * kSlice + (kMergesInO ? column / kHeadDim * kPartialRecord * 4 + column % kHeadDim * 2 : column * 2);
+  }
+};
+struct DownPieces {
+  static constexpr u32 kSlice = slice_bytes<kActType>(kInter);
+  const u8* base;
+  __device__ __forceinline__ DownPieces(const Params& p, const TaskDesc& task, u32 lane)
+      : base(p.activations + task.input + batch_lane_offset(lane, kSlice)) {}
+  __device__ __forceinline__ const u8* at(int set, u32 block, u32) const { return base + set * 4 * kSlice + block * 128; }
+};
+
+// Several sequences, O and down: all of this warp's part of the vectors in registers, then unit after unit; one batch of rows (the host sees to it).
+// Returns the residual of this lane's rows, loaded meanwhile.
+template <int Segs, class Pieces, class Source>
+__device__ __forceinline__ float4 direct_products(const Block& block, const Params& p, const TaskDesc& task, const Shape& shape, u32 index,
+                                                  Walk& walk, Source& source, WeightGroup& here, WeightGroup& there, Consumer& consumer, u32 units) {
+  constexpr int kHalves = kPairGroups ? 2 : 1;
+  constexpr u32 kBlocks = kHalves * kGroupBlocks;  // of a segment
+  const u32 warp = thread_index() / 32, lane = thread_index() % 32;
+  const Pieces pieces(p, task, lane);
+  VectorGroup held[Segs][kHalves];
+#pragma unroll
+  for (int i = 0; i < Segs; ++i) {
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h)
+      load_vector(held[i][h], lane,
+                  [&](int set, int j) { return pieces.at(set, (warp + i * kConsumerWarps) * kBlocks + h * kGroupBlocks + j, lane); });
+  }
+  Epilogue epilogue(block, p, task, shape, warp, lane);
+  if (warp < kBatch) epilogue.prefetch(0, index);
+  trace_mark(p, index, kMarkFirstData, thread_index() == 0);
+  const u32 buffer = consumer.batches % 2;
+  if constexpr (kFullBarriers) consumer_barrier();
+  if (consumer.batches >= 2) wait_barrier(block, block.sums_empty(buffer), consumer.batches / 2 % 2 ^ 1);
+  u32 sum_at = shared_address(block.partials(buffer)) + lane % 4 * kPartialFloats * 4 + (lane / 4 + warp * kUnit) * 4;
+  const u32 unit_stride = keep(shape.unit_stride * 4);
+  RowSums sums;
+  sums.clear();
+  const auto part = [&](WeightGroup& now, WeightGroup& following, const VectorGroup& own, bool half) {
+    if (kHalves == 2 && !half) {
+      source = source.moved(kGroupBlocks * kBlockBytes);
+      following.load(source);
+      walk.close(lane);
+    } else {
+      walk.next();
+      if (walk.there()) {
+        source = walk.open(lane);
+        following.load(source);
+        if (kHalves == 1) walk.close(lane);
+      }
+    }
+    sums.add(now, own);
+  };
+#pragma unroll 1
+  for (u32 unit = 0; unit < units; ++unit) {
+#pragma unroll
+    for (int i = 0; i < Segs; ++i) {
+      if constexpr (kHalves == 2) {
+        part(here, there, held[i][0], false);
+        part(there, here, held[i][kHalves - 1], true);
+      } else {
+        part(i % 2 == 0 ? here : there, i % 2 == 0 ? there : here, held[i][0], false);
+      }
+    }
+    if constexpr (kHalves == 1 && Segs % 2 != 0) here = there;
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) store_shared_if(sum_at + set * 4 * kPartialFloats * 4, sums.row(set), set * 4 + lane % 4 < kBatch);
+    sums.clear();
+    sum_at += unit_stride;
+  }
+  trace_mark(p, index, kMarkComputed, thread_index() == 0);
+  trace_starved(p, index);
+  __syncwarp();
+  mbarrier_arrive_many(block.sums_full(buffer), 1, lane);
+  if constexpr (kFullBarriers) consumer_barrier();
+  ++consumer.batches;
+  return epilogue.residual;
+}
+
 __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const TaskDesc& task, u32 index, Consumer& consumer) {
   const Shape& shape = shape_for(task.matrix);
   const u32 warp = thread_index() / 32, lane = keep(thread_index() % 32);
@@ -152,6 +246,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   const u32 slots = slots_of(wide), stride = kWideSlots > 0 ? keep(vectors.stride) : kActStride;
   // Several sequences, packed: this lane's piece.
   const u32 act = keep(shared_address(vectors.base) + kLimbsAt + (kBatch > 1 && kPackedLayout ? batch_lane_offset(lane, stride) : 0));
+  const bool direct = kConsumerRegisters > 0 && takes_directly(p, task.matrix);
   const u32 batch_units = shape.batch_units * (kPackedLayout ? 1 : kUnit);
   const u32 groups = kOneGroup ? 1 : kPairGroups ? 2 : shape.groups;
 
@@ -172,7 +267,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   // Weights do not depend on the wait: they are in registers when it ends.
   // Not beside a task of fewer slots: a warp could be a turn ahead of them.
   // Several sequences merged from partials: their loads need the registers.
-  const bool hoist = kPackedLayout && kHoist && !wide && !consumer.after_wide && !(kBatch > 1 && (task.fused & kFusedCombine) != 0);
+  const bool hoist = kPackedLayout && kHoist && !wide && !consumer.after_wide && !(kBatch > 1 && !direct && (task.fused & kFusedCombine) != 0);
   if constexpr (kPackedLayout && kHoist) {
     trace_starved_reset();
     if (hoist) open_first();
@@ -188,6 +283,17 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   trace_mark(p, index, kMarkFirstData, thread_index() == 0);
   if constexpr (!(kPackedLayout && kHoist)) trace_starved_reset();
   there.clear();
+  float4 residual = make_float4(0, 0, 0, 0);
+  if constexpr (kConsumerRegisters > 0) {
+    if constexpr (kDownSegs > 0) {
+      if (direct && task.matrix == kDown)
+        residual = direct_products<at_least_one(kDownSegs), DownPieces>(block, p, task, shape, index, walk, source, here, there, consumer, units);
+    }
+    if constexpr (kOSegs > 0) {
+      if (direct && task.matrix == kO)
+        residual = direct_products<at_least_one(kOSegs), OPieces>(block, p, task, shape, index, walk, source, here, there, consumer, units);
+    }
+  }
   VectorGroup vector, second;  // second: of two groups a segment, the second's
   vector.clear();
   if constexpr (kPairGroups) second.clear();
@@ -203,6 +309,9 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   sums2.clear();
   PendingSums pending(lane);
   Epilogue epilogue(block, p, task, shape, warp, lane);
+  if constexpr (kConsumerRegisters > 0) {
+    if (direct) epilogue.resume(residual);
+  }
   const bool finishes = kBatch > 1 ? warp < kBatch : warp == kConsumerWarps - 1;
   // Several sequences: the n-th batch of rows, from `first` on, when all its sums are there.
   const bool one_batch = units <= batch_units;
@@ -214,7 +323,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
     epilogue.write();
   };
 #pragma unroll 1
-  for (u32 first = 0; first < units; first += batch_units) {
+  for (u32 first = direct ? units : 0; first < units; first += batch_units) {
     const u32 end = first + batch_units < units ? first + batch_units : units;
     const u32 buffer = consumer.batches % 2;
     if constexpr (kBatch > 1 && kFullBarriers) consumer_barrier();
@@ -245,11 +354,12 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
           }
         }
         if constexpr (kDeferred) {
-          pending.begin(mine, before);
+          constexpr bool kFirst = !kPairGroups || !kSecond, kLast = !kPairGroups || kSecond;  // of the segment
+          if (kFirst) pending.begin(mine, before);
           mine.add(now, own);
           if (kInt8 && !same_columns) own.load(act + walk.column * seg_vector_bytes + group * kGroupBlocks * kBlockVectorBytes, lane, stride);
-          pending.settle(before, lane);
-          pending.at = walk.unit != unit ? sum_at : 0;
+          if (kFirst) pending.settle(before, lane);
+          if (kLast) pending.at = walk.unit != unit ? sum_at : 0;
         } else {
           sums.add(now, own);
           // A row's sum over all of this warp's segments of the unit.
@@ -268,8 +378,9 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
 #pragma unroll 1
       while (walk.unit < end) {
         step(here, there, sums, sums2, Half<false>());
+        if constexpr (kPairSteps) step(there, here, sums, sums2, Half<true>());
         if (walk.unit >= end) {
-          here = there;
+          if constexpr (!kPairSteps) here = there;
           if constexpr (kDeferred) {
             pending.settle(sums, lane);
             pending.at = 0;
@@ -277,6 +388,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
           sums2.clear();
           break;
         }
+        if constexpr (kPairSteps) step(here, there, sums2, sums, Half<false>());
         step(there, here, sums2, sums, Half<true>());
       }
       if constexpr (kDeferred) {

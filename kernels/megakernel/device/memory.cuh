@@ -271,6 +271,26 @@ __device__ __forceinline__ void mbarrier_arrive_many(u32 bar, u32 count, u32 lan
 #endif
 }
 
+// Where an even element lies in a vector that warps load themselves: in the order in which products take it (segment.cuh), of every 16 elements the
+// pairs 0 2 4 6, 1 3 5 7.
+__device__ __forceinline__ u32 pair_order(u32 element) { return element / 16 * 16 + element % 4 / 2 * 8 + element % 16 / 4 * 2; }
+
+// Registers go from the producer's four warps, three of which only bring theirs, to the consumers'. An instruction of four warps together.
+constexpr int kProducerRegisters = 40;
+__device__ __forceinline__ void give_registers() {
+#if __CUDA_ARCH__ >= 900
+  if constexpr (kConsumerRegisters > 0) {
+    __syncwarp();
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kProducerRegisters));
+  }
+#endif
+}
+__device__ __forceinline__ void take_registers() {
+#if __CUDA_ARCH__ >= 900
+  if constexpr (kConsumerRegisters > 0) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kConsumerRegisters > 0 ? kConsumerRegisters : 40));
+#endif
+}
+
 // --- copies into shared memory ------------------------------------------------------------------------------------------------------------------
 
 #if __CUDA_ARCH__ >= 900

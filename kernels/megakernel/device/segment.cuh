@@ -122,6 +122,18 @@ struct GroupVector {
   }
 };
 
+// The same pieces from memory. `from(set, j)`: of this lane, of block j and the set's sequence.
+template <class From>
+__device__ __forceinline__ void load_vector(GroupVector& v, u32 lane, From from) {
+#pragma unroll
+  for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+    for (int j = 0; j < kGroupBlocks; ++j)
+      v.x[set * kGroupBlocks + j] =
+          set * 4 + 4 <= static_cast<int>(kBatch) ? load_l2_16(from(set, j)) : load_l2_16_if(from(set, j), set * 4 + lane / 8 < kBatch);
+  }
+}
+
 // Running sums of a segment. Four chains of products, so that none waits long for the one before.
 struct Sums {
   static constexpr int kChains = kMma ? 4 * kSets : 1;

@@ -236,6 +236,14 @@ __device__ __forceinline__ u32 active_splits(int position) {
   return blocks < kSplits ? blocks : kSplits;
 }
 
+// Whether every sequence has keys in the first split alone.
+__device__ __forceinline__ bool one_split(const Params& p) {
+  bool one = true;
+#pragma unroll
+  for (u32 s = 0; s < kBatch; ++s) one = one && position_of(p, s) < kKvBlock;
+  return one;
+}
+
 // Neighbouring elements of a vector.
 struct Elements {
   float e[kPlace];

@@ -10,6 +10,68 @@ constexpr u32 kHeldPieces = kConsumerWarps > 8 ? 8 : 16;  // of 16 bytes, by reg
 __device__ constexpr u32 at_least_one(u32 n) { return n > 0 ? n : 1; }
 __device__ constexpr u32 less(u32 a, u32 b) { return a < b ? a : b; }
 
+// The sums that warp_sum makes of eight values, added up in their order: a lane keeps half of what it has and sends the other half, three times.
+__device__ __forceinline__ float sum_of_warp_sums(const float (&v)[8], u32 lane) {
+  float four[4], two[2];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const bool high = (lane & 16) != 0;
+    four[i] = (high ? v[i + 4] : v[i]) + __shfl_xor_sync(0xffffffffu, high ? v[i] : v[i + 4], 16);
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const bool high = (lane & 8) != 0;
+    two[i] = (high ? four[i + 2] : four[i]) + __shfl_xor_sync(0xffffffffu, high ? four[i] : four[i + 2], 8);
+  }
+  const bool high = (lane & 4) != 0;
+  float one = (high ? two[1] : two[0]) + __shfl_xor_sync(0xffffffffu, high ? two[0] : two[1], 4);
+  one += __shfl_xor_sync(0xffffffffu, one, 2);
+  one += __shfl_xor_sync(0xffffffffu, one, 1);
+  float total = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) total += __shfl_sync(0xffffffffu, one, i * 4);
+  return total;
+}
+
+// A warp a sequence, where it can hold one: nothing passes between warps but the vectors. The sums are those of stage_norm, whose thread 32 w + lane
+// of warp w adds up quads that this lane has too.
+constexpr u32 kNormQuads = kHidden / 128;  // of a lane
+constexpr bool kNormByWarp = kBatch > 1 && kConsumerRegisters > 0 && kConsumerWarps == 8 && kHidden % 128 == 0 && kNormQuads <= 16;
+__device__ __forceinline__ bool stage_norms_by_warp(const Block& block, const Params& p, const TaskDesc& task, const Vectors& vectors, u32 index) {
+  constexpr u32 kQuads = kNormQuads > 0 && kNormQuads <= 16 ? kNormQuads : 1;
+  const u32 warp = thread_index() / 32, lane = thread_index() % 32;
+  const bool mine = warp < kBatch;
+  uint2 weight[kQuads];
+#pragma unroll
+  for (u32 k = 0; k < kQuads; ++k) weight[k] = __ldg(reinterpret_cast<const uint2*>(p.vectors + task.norm) + lane + 32 * k);
+  if (!wait_dependencies(block, p, task, index)) return false;
+  if (!mine) return true;
+  const u8* input = p.activations + task.input + warp * slice_bytes<kF32>(kHidden) + lane * 16;
+  float4 value[kQuads];
+#pragma unroll
+  for (u32 k = 0; k < kQuads; ++k) {
+    const uint4 v = load_l2_16(input + k * 512);
+    value[k] = make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
+  }
+  float squares[8];
+#pragma unroll
+  for (u32 w = 0; w < 8; ++w) {
+    squares[w] = 0.0f;
+#pragma unroll
+    for (u32 k = w; k < kQuads; k += kConsumerWarps) squares[w] = add_squares(squares[w], value[k]);
+  }
+  const float scale = rsqrtf(sum_of_warp_sums(squares, lane) / static_cast<float>(kHidden) + kEps);
+#pragma unroll
+  for (u32 k = 0; k < kQuads; ++k) {
+    float4 w;
+    unpack_pair<kWeightType>(weight[k].x, w.x, w.y);
+    unpack_pair<kWeightType>(weight[k].y, w.z, w.w);
+    const float4 v = value[k];
+    put4(vectors.of(warp), (lane + 32 * k) * 4, v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w);
+  }
+  return true;
+}
+
 __device__ __forceinline__ bool stage_norms(const Block& block, const Params& p, const TaskDesc& task, const Vectors& vectors, u32 index) {
   constexpr u32 kQuads = kHidden / 4, kEach = (kQuads + kConsumers - 1) / kConsumers;
   constexpr u32 kSeqs = less(kBatch, at_least_one((kFlagged ? kHeldPieces / 2 : kHeldPieces) / kEach));
@@ -147,13 +209,23 @@ __device__ __forceinline__ u32 partial_words(const Params& p) {
   return splits * kHeads * kPartialWords;
 }
 
+// Whether warps load what they need of the task's vectors themselves.
+__device__ __forceinline__ bool takes_directly(const Params& p, u32 matrix) {
+  return (kDownSegs > 0 && matrix == kDown) || (kOSegs > 0 && matrix == kO && (!kMergesInO || one_split(p)));
+}
+
 // False: the block leaves.
 __device__ __forceinline__ bool stage(const Block& block, const Params& p, const TaskDesc& task, const Shape& shape, const Vectors& vectors,
                                       u32 index) {
   // Whether the block leaves is looked at when the loads are on their way, or done; what they bring is then of no use, and nobody uses it.
   bool stays = true;
+  if constexpr (kConsumerRegisters > 0) {
+    if (takes_directly(p, task.matrix)) return wait_dependencies(block, p, task, index);
+  }
   if ((task.fused & kFusedNorm) != 0) {
-    if constexpr (kBatch > 1) {
+    if constexpr (kNormByWarp) {
+      if (!stage_norms_by_warp(block, p, task, vectors, index)) return false;
+    } else if constexpr (kBatch > 1) {
       if (!stage_norms(block, p, task, vectors, index)) return false;
     } else {
       if (!stage_norm(block, p, task, index)) return false;

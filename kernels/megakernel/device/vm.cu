@@ -64,7 +64,7 @@ __device__ __forceinline__ void consume(const Block& block, const Params& p, u32
   if (threadIdx.x == 0 && block.aborted() != 0) report_abort(block, p);
 }
 
-extern "C" __global__ void __launch_bounds__(kBlockThreads, 1) amk_megakernel(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(kLaunchThreads, 1) amk_megakernel(const __grid_constant__ Params p) {
   const Block block;
   const QueueDesc queue = p.queues[block.sm()];
 
@@ -94,12 +94,15 @@ extern "C" __global__ void __launch_bounds__(kBlockThreads, 1) amk_megakernel(co
 #endif
   }
   if (threadIdx.x >= kConsumers) {
+    give_registers();
+    if (kLaunchThreads > kBlockThreads && threadIdx.x >= kBlockThreads) return;
     __syncwarp();
     // Arrives without waiting: it needs none of the tables that the others load.
     asm volatile("bar.arrive 2, %0;" ::"n"(kBlockThreads) : "memory");
     produce(block, p, queue);
     return;
   }
+  take_registers();
   uint4* tables = reinterpret_cast<uint4*>(shared_base + kShared.tables);
   const uint4* tasks = reinterpret_cast<const uint4*>(p.tasks + queue.task_first);
   const uint4* waits = reinterpret_cast<const uint4*>(p.waits + queue.wait_first);

@@ -4,6 +4,7 @@
 
 #include "core/base/json.h"
 #include "core/base/random.h"
+#include "core/model/load.h"
 #include "kernels/megakernel/checked_run.h"
 #include "tests/gpu/megakernel/build_all.h"
 #include "tests/gpu/megakernel/checks.h"
@@ -68,6 +69,29 @@ void compare(GpuModel& model, const ScheduleConfig& config, int batch, int token
   checks.check(guards && more && *guards + *more == 0, name + " keeps to its buffers");
 }
 
+// A model whose O and down are wide enough that eight warps take their vectors directly (device/gemv.cuh): two layers, `segs` segments of down a
+// warp.
+Result<std::unique_ptr<GpuModel>> open_wide(const Bench& bench, int max_seq, int batch, int head_dim, int segs) {
+  AMK_TRY(ref, resolve_model("toy", ModelSources::from_environment(bench.resources.config())));
+  ref.spec.name = "wide";
+  ref.spec.layers = 2;
+  ref.spec.hidden = 256;
+  ref.spec.head_dim = head_dim;
+  ref.spec.heads = 2048 / head_dim;
+  ref.spec.kv_heads = ref.spec.heads / 4;
+  ref.spec.intermediate = 2048 * segs;
+  ref.spec.vocab = 512;
+  ref.spec.max_position = 2048;
+  AMK_TRY(weights, load_weights(ref));
+  return GpuModel::open(bench.device, weights, max_seq, bench.cache, batch);
+}
+
+bool takes_directly(const BuiltCandidate& built, const std::string& matrix) {
+  for (const std::string& o : built.plan.request.options)
+    if (o.rfind("-DAMK_" + matrix + "_SEGS=", 0) == 0) return o.back() != '0';
+  return false;
+}
+
 // Every kernel of `configs` into the build cache, for the batch and alone.
 void build_all(const GpuModel& model, const std::vector<ScheduleConfig>& configs, int batch) {
   std::vector<Build> builds;
@@ -77,6 +101,49 @@ void build_all(const GpuModel& model, const std::vector<ScheduleConfig>& configs
       builds.back().options.batch = sequences;
     }
   gpu_test::build_all(model, builds);
+}
+
+// Vectors of O and down in registers, where the device can: with one split and with several (a text goes from the one to the other), merged by O or
+// apart, in every order of publishing.
+void test_wide(const Bench& bench, Checks& checks) {
+  const auto combined = [](int kv_block, const char* publish) {
+    return std::string(R"({"smem_bytes_per_block":131072,"tiling":{"attention":{"kv_block":)") + std::to_string(kv_block) +
+           R"(}},"fusion_grouping":[["norm","qkv","rope","kv_append"],["attention"],["combine","o_proj","add"],["norm","gate_up","silu_mul"],["down","add"],["norm","lm_head","argmax"]],"kernel_knobs":{"publish":")" +
+           publish + R"("}})";
+  };
+  const std::pair<const char*, std::string> configs[] = {
+      {"merged by O", combined(64, "confirmed")},
+      {"one split", combined(512, "release")},
+      {"combine apart", R"({"smem_bytes_per_block":131072})"},
+      {"unfused", R"({"smem_bytes_per_block":131072,"fusion_grouping":[]})"},
+      {"flagged, staged", combined(64, "flagged")},
+      {"several steps a launch", R"({"smem_bytes_per_block":131072,"kernel_knobs":{"tokens_per_launch":4}})"},
+      {"the cache through the ring", R"({"smem_bytes_per_block":131072,"tiling":{"attention":{"kv_block":128}},"kernel_knobs":{"kv_path":"ring"}})"},
+  };
+  struct Case {
+    int batch, head_dim, segs;
+  };
+  for (const Case& c : {Case{8, 64, 4}, Case{5, 128, 2}, Case{4, 64, 7}, Case{2, 32, 1}}) {
+    const std::string name = "wide@b" + std::to_string(c.batch) + ", heads of " + std::to_string(c.head_dim);
+    auto model = open_wide(bench, 400, c.batch, c.head_dim, c.segs);
+    if (!checks.check(model, name + " opens")) continue;
+    std::vector<ScheduleConfig> all;
+    for (const auto& [what, text] : configs) {
+      auto config = config_of(text);
+      if (checks.check(config, what)) all.push_back(*config);
+    }
+    build_all(**model, all, c.batch);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      PlanOptions options;
+      options.batch = c.batch;
+      const auto built = (*model)->build(all[i], options);
+      if (!checks.check(built, name + ", " + configs[i].first + " is built")) continue;
+      const bool hopper = built->plan.request.architecture == "sm_90a", flagged = all[i].kernel.publish == Publish::Flagged;
+      checks.check(takes_directly(*built, "DOWN") == (hopper && !flagged) && takes_directly(*built, "O") == (hopper && !flagged),
+                   name + ", " + configs[i].first + " takes its vectors as expected");
+      compare(**model, all[i], c.batch, bench.quick ? 20 : 90, name + ", " + configs[i].first, checks);
+    }
+  }
 }
 
 // The batch of a program whose descriptors were changed: none of these may look right.
@@ -163,6 +230,7 @@ void test_batch(const Bench& bench, Checks& checks) {
       compare(**model, config, batch, 24, std::string(name) + "@b" + std::to_string(batch), checks);
     }
   }
+  test_wide(bench, checks);
   test_mixed_up(bench, checks);
 
   // Through the judge: oracle a sequence, alone, timing.
@@ -179,21 +247,26 @@ void test_batch(const Bench& bench, Checks& checks) {
 namespace {
 
 void few_steps_of_three(const Bench& bench, Checks& checks, const PlanOptions& options) {
+  const auto few_steps = [&](GpuModel& model, const std::string& text) {
+    const auto config = config_of(text);
+    if (!checks.check(config, text)) return;
+    const auto built = model.build(*config, options);
+    if (!checks.check(built, text)) return;
+    auto program = model.load(*built);
+    if (!checks.check(program, text)) return;
+    program->set_budget_us(60e6);
+    const auto run = run_checked_batch(model, *program, std::vector<SequenceRun>{{{1, 5, 9}, {}, 0}, {{4, 2, 8}, {}, 1}, {{7, 7, 3}, {}, 0}});
+    if (!checks.check(run, text)) return;
+    for (const CheckedRun& s : run->sequences) checks.check(s.unwritten == 0 && s.not_finite == 0, "all written of three: " + text);
+  };
   auto three = bench.model("toy", 64, 3);
   if (!checks.check(three, "toy opens for three sequences")) return;
   for (const char* text : {R"({"smem_bytes_per_block":98304})", R"({"smem_bytes_per_block":0,"fusion_grouping":[]})",
-                           R"({"smem_bytes_per_block":98304,"kernel_knobs":{"gemv_path":"fma","weight_layout":"row"}})"}) {
-    const auto config = config_of(text);
-    if (!checks.check(config, text)) continue;
-    const auto built = (*three)->build(*config, options);
-    if (!checks.check(built, text)) continue;
-    auto program = (*three)->load(*built);
-    if (!checks.check(program, text)) continue;
-    program->set_budget_us(60e6);
-    const auto run = run_checked_batch(**three, *program, std::vector<SequenceRun>{{{1, 5, 9}, {}, 0}, {{4, 2, 8}, {}, 1}, {{7, 7, 3}, {}, 0}});
-    if (!checks.check(run, text)) continue;
-    for (const CheckedRun& s : run->sequences) checks.check(s.unwritten == 0 && s.not_finite == 0, std::string("all written of three: ") + text);
-  }
+                           R"({"smem_bytes_per_block":98304,"kernel_knobs":{"gemv_path":"fma","weight_layout":"row"}})"})
+    few_steps(**three, text);
+  auto wide = open_wide(bench, 128, 3, 64, 1);  // vectors in registers, where the device can
+  if (!checks.check(wide, "wide opens for three sequences")) return;
+  for (const char* text : {R"({"smem_bytes_per_block":98304})", kCombined}) few_steps(**wide, text);
 }
 
 }  // namespace

@@ -200,8 +200,9 @@ TEST_CASE("batches build within the registers of one sequence" * amk::test::need
     const char* architecture;
     Outcome outcome = {};
   };
-  // With the ring's last slots lent to down's vectors, and with room of their own; five to eight take a second product.
-  std::vector<Job> jobs = {{2, 163840, false, "sm_90a"}, {5, 163840, false, "sm_90a"}, {8, 163840, false, "sm_90a"}, {8, 65536, false, "sm_90a"},
+  // Vectors of O and down in registers; with the ring's last slots lent to down's vectors, and with room of their own; five to eight take a second
+  // product.
+  std::vector<Job> jobs = {{2, 163840, false, "sm_90a"}, {5, 163840, false, "sm_90a"}, {8, 163840, false, "sm_90a"}, {8, 65536, false, "sm_100"},
                            {4, 65536, true, "sm_90a"},   {2, 65536, false, "sm_80"},   {8, 163840, false, "sm_100"}};
   in_parallel(jobs.size(), [&](std::size_t i) {
     const Case& c =

@@ -270,11 +270,12 @@ TEST_CASE("plan: a batch names its sequences, and lends ring slots to down's vec
   const ModelSpec spec = spec_named("llama-3.2-1b");
   ScheduleConfig config;
   config.gemv_n_tile = 8;
+  const DeviceLimits device{"sm_100", 10, 132, 232448, 1024};  // Hopper has another way, below
   const auto planned = [&](int ring, int batch) -> Result<DevicePlan> {
     config.smem_bytes_per_block = ring;
-    const auto program = lowered(spec, config, kHopper, batch);
+    const auto program = lowered(spec, config, device, batch);
     REQUIRE(program);
-    return plan_device(*program, config, kHopper);
+    return plan_device(*program, config, device);
   };
   const auto defined = [](const DevicePlan& plan, const std::string& name) {
     for (const std::string& o : plan.request.options)
@@ -289,7 +290,7 @@ TEST_CASE("plan: a batch names its sequences, and lends ring slots to down's vec
   CHECK(defined(*lent, "WIDE_SLOTS") == 4);
   CHECK(defined(*lent, "WIDE_STRIDE") == 16384);
   CHECK(defined(*lent, "ACT_STRIDE") == 4096);
-  CHECK(lent->shared_bytes <= kHopper.smem_optin_bytes);
+  CHECK(lent->shared_bytes <= device.smem_optin_bytes);
   std::set<int> sequences;
   for (const auto& t : lent->tasks)
     if (t.op == static_cast<int>(Opcode::AttentionTile)) sequences.insert(t.matrix);
@@ -311,6 +312,57 @@ TEST_CASE("plan: a batch names its sequences, and lends ring slots to down's vec
   const auto one = planned(163840, 1);
   REQUIRE(one);
   CHECK(defined(*one, "WIDE_SLOTS") == 0);
+}
+
+TEST_CASE("plan: on Hopper a batch's vectors of O and down go straight to registers, where a warp's part of them fits") {
+  const auto defined = [](const DevicePlan& plan, const std::string& name) {
+    for (const std::string& o : plan.request.options)
+      if (o.rfind("-DAMK_" + name + "=", 0) == 0) return std::stoi(o.substr(name.size() + 7));
+    return -1;
+  };
+  const auto planned = [](const char* model, int batch, const ScheduleConfig& config, const DeviceLimits& device = kHopper) {
+    const ModelSpec spec = spec_named(model);
+    const auto program = lowered(spec, config, device, batch);
+    REQUIRE_MESSAGE(program, program.error().message);
+    const auto plan = plan_device(*program, config, device);
+    REQUIRE_MESSAGE(plan, plan.error().message);
+    return *plan;
+  };
+  ScheduleConfig config;
+  config.gemv_n_tile = 8;
+  config.smem_bytes_per_block = 163840;
+  const DevicePlan eight = planned("llama-3.2-1b", 8, config);
+  // 8,192 columns are 32 segments of 256, four for each of eight warps; 2,048 are eight.
+  CHECK(defined(eight, "DOWN_SEGS") == 4);
+  CHECK(defined(eight, "O_SEGS") == 1);
+  CHECK(defined(eight, "WIDE_SLOTS") == 0);
+  CHECK(defined(eight, "RING_SLOTS") == 10);
+  CHECK(defined(eight, "ACT_STRIDE") == 4096);
+  // Three more warps, which bring their registers: 384 threads of 168 are 256 of 232 and 128 of 40.
+  CHECK(eight.threads == 384);
+  CHECK(defined(eight, "CONSUMER_REGISTERS") == 232);
+  CHECK(256 * 232 + 128 * 40 == 384 * 168);
+  // 14,336 columns are seven segments a warp: of four sequences 112 registers, of eight too many.
+  ScheduleConfig large = config;
+  large.smem_bytes_per_block = 98304;
+  CHECK(defined(planned("llama-3.1-8b", 4, large), "DOWN_SEGS") == 7);
+  // Who cannot: other numbers of warps, packets with tags, another architecture, one sequence.
+  const auto none = [&](const DevicePlan& plan) {
+    CHECK(defined(plan, "DOWN_SEGS") == 0);
+    CHECK(defined(plan, "O_SEGS") == 0);
+    CHECK(defined(plan, "CONSUMER_REGISTERS") == 0);
+  };
+  ScheduleConfig warps = config;
+  warps.threads_per_block = 416;
+  none(planned("llama-3.2-1b", 2, warps));
+  ScheduleConfig flagged = config;
+  flagged.kernel.publish = Publish::Flagged;
+  flagged.fusion.combine_o = true;
+  none(planned("llama-3.2-1b", 2, flagged));
+  none(planned("llama-3.2-1b", 2, config, {"sm_100", 10, 132, 232448, 1024}));
+  const DevicePlan one = planned("llama-3.2-1b", 1, config);
+  none(one);
+  CHECK(one.threads == 288);
 }
 
 TEST_CASE("plan: the cache through the ring: attention's entries in the stream, chunks of whole rows, and what is refused") {
