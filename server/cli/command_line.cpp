@@ -29,11 +29,13 @@ Error CommandLine::unknown_verb(const std::string& word) const {
   std::string message = "unknown verb " + word.substr(0, 40), accepted;
   Json data = {{"field", "verb"}, {"value", word}, {"accepted", verbs}};
   if (const std::string* meant = nearest_name(word, verbs)) {
-    message += "; did you mean " + *meant + "?";
+    message += "; did you mean " + *meant + "? Accepted: ";
     data["did_you_mean"] = *meant;
+  } else {
+    message += "; accepted: ";
   }
   for (const std::string& verb : verbs) accepted += (accepted.empty() ? "" : ", ") + verb;
-  return {ErrorKind::InvalidArgument, message + " Accepted: " + accepted, data};
+  return {ErrorKind::InvalidArgument, message + accepted, data};
 }
 
 std::string absolute_model(const std::string& model) {

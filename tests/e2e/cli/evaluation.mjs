@@ -121,7 +121,9 @@ test('for people: an unknown verb is named with the one that was meant, help say
   const slip = ws.amk(['lopp', 'toy']);
   equal([slip.code, slip.json.error.data.did_you_mean], [2, 'loop'], 'a slip');
   ok(slip.err.includes('did you mean loop?'), slip.err);
-  equal(ws.amk(['xyzzy']).json.error.data.did_you_mean, undefined, 'no slip of anything');
+  const strange = ws.amk(['xyzzy']).json.error;
+  equal(strange.data.did_you_mean, undefined, 'no slip of anything');
+  ok(strange.message.startsWith('unknown verb xyzzy; accepted: doctor, propose, '), strange.message);
   ok(ws.amk(['orchestrate', 'status', '--help']).out.includes('Usage: amk orchestrate status '), 'usage names the whole command');
   equal(ws.amk(['loop', 'toy', '--gpu', 'h100', '--device', 'cpu', '--budget', '4']).code, 0, 'loop');
   const rows = ws.amk(['results']).json.rows;
