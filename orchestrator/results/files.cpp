@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <fstream>
+#include <future>
 #include <mutex>
+#include <thread>
 #include <unordered_set>
 #include <utility>
 
@@ -75,6 +77,7 @@ struct ResultFiles::Impl {
   std::atomic<std::int64_t> pokes{0};
   bool in_order = false;  // the files end where `end_seq` says
   std::int64_t end_seq = 0;
+  std::jthread beside;
 
   Status save_state() {
     const Json json = {{"store_id", store.health().store_id},
@@ -217,12 +220,24 @@ struct ResultFiles::Impl {
 };
 
 ResultFiles::ResultFiles(Store& store) : impl_(std::make_unique<Impl>(store)) {}
-ResultFiles::~ResultFiles() = default;
+ResultFiles::~ResultFiles() {
+  if (impl_->beside.joinable()) impl_->beside.join();
+}
 
 Status ResultFiles::catch_up() {
   const std::lock_guard lock(impl_->mutex);
   if (!impl_->in_order) AMK_CHECK(impl_->start());
   return impl_->follow();
+}
+
+void ResultFiles::catch_up_beside(std::chrono::milliseconds patience) {
+  std::promise<void> done;
+  const auto ended = done.get_future();
+  impl_->beside = std::jthread([this, done = std::move(done)]() mutable {
+    poke();
+    done.set_value();
+  });
+  (void)ended.wait_for(patience);
 }
 
 void ResultFiles::poke() {

@@ -1,6 +1,7 @@
 // The corpus as users see it: filtered pages of experiments, best per workload and device, exports, imports. Thread-safe.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -66,7 +67,10 @@ class ResultFiles {
   ~ResultFiles();
   // Appends what ended since the last call; the first call compares the files with the store and rebuilds them when they differ.
   Status catch_up();
-  // The same for CampaignService::on_end: when another thread is at it, that one takes these rows along and this call returns at once.
+  // Begins that on a thread of its own and returns when it is done or `patience` is over: to write a million rows anew takes a quarter of a minute,
+  // and a daemon is waited for. Once; the destructor waits for its end.
+  void catch_up_beside(std::chrono::milliseconds patience);
+  // As catch_up(), for CampaignService::on_end: when another thread is at it, that one takes these rows along and this call returns at once.
   void poke();
   Status rebuild();  // writes both anew (temporary name, fsync, rename, directory fsync)
   std::filesystem::path tsv_path() const;

@@ -1,5 +1,6 @@
 #include "orchestrator/service/service.h"
 
+#include <chrono>
 #include <fstream>
 
 #include "core/base/files.h"
@@ -64,7 +65,7 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, Store& 
   auto impl = std::make_unique<Impl>(std::move(options), store, judge, std::move(campaigns));
   // An export that could not be written is repaired by the next catch_up; the store is the truth, so the experiment stands either way.
   impl->campaigns.on_end([files = &impl->files] { files->poke(); });
-  (void)impl->files.catch_up();
+  impl->files.catch_up_beside(std::chrono::milliseconds(250));
   return std::unique_ptr<Service>(new Service(std::move(impl)));
 }
 

@@ -222,6 +222,19 @@ TEST_CASE("results.tsv and corpus.jsonl follow the store, whatever happens to th
     CHECK(slurp(tsv) == whole);
     CHECK(quarantined() == "122\tkept\tloop\tto\n");
   }
+  SUBCASE("gone, and made beside whoever waits for something else") {
+    std::filesystem::remove(tsv);
+    files = std::make_unique<ResultFiles>(*lab.store);
+    files->catch_up_beside(std::chrono::milliseconds(0));
+    lab.all.push_back(lab.run(501, 58).experiment);  // ends meanwhile: the row is there once, whoever wrote it
+    files->poke();
+    files.reset();
+    expect_whole(122);
+    files = std::make_unique<ResultFiles>(*lab.store);
+    files->catch_up_beside(std::chrono::minutes(1));
+    expect_whole(122);
+    CHECK(quarantined().empty());
+  }
   SUBCASE("cut short") {
     std::filesystem::resize_file(tsv, whole.size() - 40);
     files = std::make_unique<ResultFiles>(*lab.store);
