@@ -106,8 +106,8 @@ void build_all(const GpuModel& model, const std::vector<ScheduleConfig>& configs
 // Vectors of O and down in registers, where the device can: with one split and with several (a text goes from the one to the other), merged by O or
 // apart, in every order of publishing.
 void test_wide(const Bench& bench, Checks& checks) {
-  const auto combined = [](int kv_block, const char* publish) {
-    return std::string(R"({"smem_bytes_per_block":131072,"tiling":{"attention":{"kv_block":)") + std::to_string(kv_block) +
+  const auto combined = [](int kv_block, const char* publish, int ring = 131072) {
+    return R"({"smem_bytes_per_block":)" + std::to_string(ring) + std::string(R"(,"tiling":{"attention":{"kv_block":)") + std::to_string(kv_block) +
            R"(}},"fusion_grouping":[["norm","qkv","rope","kv_append"],["attention"],["combine","o_proj","add"],["norm","gate_up","silu_mul"],["down","add"],["norm","lm_head","argmax"]],"kernel_knobs":{"publish":")" +
            publish + R"("}})";
   };
@@ -116,7 +116,7 @@ void test_wide(const Bench& bench, Checks& checks) {
       {"one split", combined(512, "release")},
       {"combine apart", R"({"smem_bytes_per_block":131072})"},
       {"unfused", R"({"smem_bytes_per_block":131072,"fusion_grouping":[]})"},
-      {"flagged, staged", combined(64, "flagged")},
+      {"flagged, staged", combined(64, "flagged", 65536)},  // eight vectors of 8,192 have their room
       {"several steps a launch", R"({"smem_bytes_per_block":131072,"kernel_knobs":{"tokens_per_launch":4}})"},
       {"the cache through the ring", R"({"smem_bytes_per_block":131072,"tiling":{"attention":{"kv_block":128}},"kernel_knobs":{"kv_path":"ring"}})"},
   };
