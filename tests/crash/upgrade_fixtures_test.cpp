@@ -79,8 +79,8 @@ void check_content(const std::filesystem::path& folder, int version, const Schem
     const auto best = (*campaigns)->best(*id);
     REQUIRE(best);
     REQUIRE(*best);
-    CHECK((*best)->schedule_id == want.at("best_schedule_id"));
-    CHECK(to_string((*best)->id) == want.at("best_experiment"));
+    CHECK((*best)->schedule_id == want.at("best_schedule_id").get<std::string>());
+    CHECK(to_string((*best)->id) == want.at("best_experiment").get<std::string>());
   }
   CHECK(found == expected->at("campaigns").size());
   const auto foreign = foreign_rows(**store, "", "", 100);

@@ -2,7 +2,7 @@
 import { spawn, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import { createInterface } from 'node:readline';
-import { binary, equal, ok, sanitized, test } from './harness.mjs';
+import { binary, equal, ok, patience, sanitized, test } from './harness.mjs';
 
 const sleep = (ms) => new Promise((r) => setTimeout(r, ms));
 const evaluate = (ws, model) => ws.amk(['eval', model, '--gpu', 'h100', '--device', 'cpu']);
@@ -36,7 +36,7 @@ test('few descriptors: clients beyond them are refused, the others and later one
     clients.push({ child, answered: () => reply });
   }
   // Those that are refused ask on for ten seconds before they say so; here it is enough that some are served and some are not.
-  for (let i = 0; i < 200 && clients.filter((c) => c.answered()).length < 10; i++) await sleep(50);
+  for (let i = 0; i < 200 * patience && clients.filter((c) => c.answered()).length < 10; i++) await sleep(50);
   await sleep(300);
   const served = clients.filter((c) => c.answered()?.result).length;
   ok(served >= 10 && served < 60, `${served} of 60 are served`);

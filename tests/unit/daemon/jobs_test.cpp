@@ -75,11 +75,11 @@ class Listener final : public mcp::NullContext {
 }  // namespace
 
 TEST_CASE("call: the result itself if it is there in time, else a running job that can be fetched later") {
+  Gate gate;  // here and below: before the manager, whose end waits for what its jobs use
   JobManager jobs;
   mcp::NullContext context;
   CHECK(*jobs.call({.kind = "k", .run = gives(7)}, 20, context) == 7);
 
-  Gate gate;
   const Json running = *jobs.call({.kind = "k", .run = gate.job({{"x", 1}})}, 0.01, context);
   CHECK((running["state"] == "running" || running["state"] == "queued"));
   CHECK(running["progress"].is_object());
@@ -103,8 +103,8 @@ TEST_CASE("errors and exceptions of a job reach who waits, with their kind and d
 }
 
 TEST_CASE("request_key: the same call joins, a finished one answers again, another call with it is a conflict, a cancelled one starts anew") {
+  Gate gate, closed;
   JobManager jobs;
-  Gate gate;
   auto start = [&](Json args, const std::string& key) {
     return jobs.start({.kind = "k", .args = std::move(args), .request_key = key, .run = gate.job(1)});
   };
@@ -117,7 +117,6 @@ TEST_CASE("request_key: the same call joins, a finished one answers again, anoth
   CHECK(jobs.wait(first, 20)->state == JobState::Done);
   CHECK(start({{"a", 1}}, "key")->result == 1);
 
-  Gate closed;
   const std::string cancelled = jobs.start({.kind = "k", .request_key = "c", .run = closed.job(1)})->job_id;
   jobs.cancel(cancelled);
   CHECK(jobs.wait(cancelled, 20)->state == JobState::Cancelled);
@@ -128,8 +127,8 @@ TEST_CASE("request_key: the same call joins, a finished one answers again, anoth
 }
 
 TEST_CASE("join_identical joins what runs, not what is finished") {
-  JobManager jobs;
   Gate gate;
+  JobManager jobs;
   auto start = [&] { return jobs.start({.kind = "k", .args = {{"a", 1}}, .join_identical = true, .run = gate.job(1)})->job_id; };
   const std::string first = start();
   CHECK(start() == first);
@@ -139,8 +138,8 @@ TEST_CASE("join_identical joins what runs, not what is finished") {
 }
 
 TEST_CASE("cancel: a queued job ends at once, a running one is asked, a final one stays") {
-  JobManager jobs({.max_running = 1});
   Gate gate;
+  JobManager jobs({.max_running = 1});
   const std::string running = jobs.start({.kind = "k", .run = gate.job(1)})->job_id;
   while (gate.started == 0) std::this_thread::yield();
   const std::string queued = jobs.start({.kind = "k", .run = gate.job(2)})->job_id;
@@ -154,8 +153,8 @@ TEST_CASE("cancel: a queued job ends at once, a running one is asked, a final on
 }
 
 TEST_CASE("bounds: running, queued, kept") {
-  JobManager jobs({.max_running = 2, .max_queued = 3, .max_finished = 4});
   Gate gate;
+  JobManager jobs({.max_running = 2, .max_queued = 3, .max_finished = 4});
   std::vector<std::string> ids;
   for (int i = 0; i < 2; ++i) ids.push_back(jobs.start({.kind = "k", .run = gate.job(i)})->job_id);
   while (gate.started < 2) std::this_thread::yield();
@@ -169,10 +168,10 @@ TEST_CASE("bounds: running, queued, kept") {
 }
 
 TEST_CASE("wait forwards progress, ends when the request is cancelled, and leaves the job running") {
-  JobManager jobs;
   std::stop_source stop;
   Listener listener(stop.get_token());
   Gate gate;
+  JobManager jobs;
   const std::string id = jobs.start({.kind = "k",
                                      .run = [&](JobContext& c) -> Result<Json> {
                                        c.progress(3, 10, "three", {{"best", 5}});
@@ -195,9 +194,9 @@ TEST_CASE("wait forwards progress, ends when the request is cancelled, and leave
 
 TEST_CASE("request_key: a job that ended because something was missing is no answer; a refusal is one; records follow") {
   FakeJournal journal;
-  JobManager jobs({.journal = &journal});
   ErrorKind kind = ErrorKind::Unavailable;
   int runs = 0;
+  JobManager jobs({.journal = &journal});
   const auto start = [&] {
     return jobs.start({.kind = "k", .request_key = "key", .run = [&](JobContext&) -> Result<Json> {
                          ++runs;

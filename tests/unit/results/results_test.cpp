@@ -163,7 +163,8 @@ TEST_CASE("best, groups and diffs") {
   for (const Json& b : best) {
     double fastest_kept = 1e9;
     for (const Experiment& e : lab.all)
-      if (to_string(e.campaign) == b["campaign"] && e.outcome == Outcome::Kept) fastest_kept = *e.latency_us;  // the last kept is the fastest
+      if (to_string(e.campaign) == b["campaign"].get<std::string>() && e.outcome == Outcome::Kept)
+        fastest_kept = *e.latency_us;  // the last kept is the fastest
     CHECK(b["latency_us"] == fastest_kept);
   }
   std::int64_t total = 0;
