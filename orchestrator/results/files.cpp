@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <exception>
 #include <fstream>
 #include <future>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <unordered_set>
 #include <utility>
@@ -233,10 +235,15 @@ Status ResultFiles::catch_up() {
 void ResultFiles::catch_up_beside(std::chrono::milliseconds patience) {
   std::promise<void> done;
   const auto ended = done.get_future();
-  impl_->beside = std::jthread([this, done = std::move(done)]() mutable {
+  try {
+    impl_->beside = std::jthread([this, done = std::move(done)]() mutable {
+      poke();
+      done.set_value();
+    });
+  } catch (const std::system_error&) {  // no thread to be had
     poke();
-    done.set_value();
-  });
+    return;
+  }
   (void)ended.wait_for(patience);
 }
 
@@ -245,7 +252,10 @@ void ResultFiles::poke() {
   std::int64_t seen = ++impl_->pokes;
   if (seen != 1) return;
   do {
-    (void)catch_up();
+    try {
+      (void)catch_up();
+    } catch (const std::exception&) {  // no memory, and this may be a thread's outermost call
+    }
   } while (!impl_->pokes.compare_exchange_strong(seen, 0));
 }
 

@@ -29,7 +29,8 @@ export function decide(results) {
     case 2: return { tool: 'amk_eval', args: { ...workload, config: { [mistake.knob]: mistake.value } } };
     case 3: return { tool: 'amk_eval', args: { ...workload, config: { [last.error?.data?.did_you_mean]: mistake.value }, hypothesis: 'the cure that the error named' } };
     case 4: return kept('baseline');
-    case 5: return { tool: 'amk_loop', args: { ...workload, budget: 3, wait_s: 0 } };
+    // Cold: with what the cost model says before the first evaluation, three find its best config of toy, and no suggestion could be kept after it.
+    case 5: return { tool: 'amk_loop', args: { ...workload, budget: 3, cold: true, wait_s: 0 } };
     default: break;
   }
   if (results.length > 30) return null;
