@@ -181,7 +181,10 @@ TEST_CASE("GPUs of two kinds: each has campaigns of its own, judged on its own; 
     for (const Json& row : (*rows)["rows"]) CHECK(row["device"] == "GPU of " + kind);
   }
   CHECK(campaigns.size() == 2);
-  CHECK(judge.judged == std::map<std::string, int>{{"h100", 3}, {"h200", 5}});
+  // One GPU judges each candidate once; of two, one may have to compare again with what became the best meanwhile.
+  CHECK(judge.judged.size() == 2);
+  CHECK(judge.judged["h100"] == 3);
+  CHECK(judge.judged["h200"] >= 5);
   request.gpu = "l4";
   const auto refused = (*service)->loop(request, {});
   REQUIRE_FALSE(refused);
