@@ -64,7 +64,6 @@ class Decoder {
   void add_residual(std::span<const float> update);
   // Of several tokens at once, [token][element].
   Status feed_block(std::span<const int> tokens, std::span<const int> wanted, std::vector<std::vector<float>>& logits);
-  void linear_block(WeightKind kind, WeightKind bias, int layer, std::span<const float> in, std::span<float> out);
   void norm_block(WeightKind kind, int layer, std::span<const float> in, std::span<float> out);
 
   std::shared_ptr<const Weights> weights_;

@@ -238,8 +238,9 @@ std::shared_ptr<const Vote> analytic_vote(const SearchSpace& space, const std::f
   }
   // Tens of milliseconds each, for a large model: a search waits for them before its first evaluation.
   std::size_t scored = 0;
+  ThreadPool pool;
   const auto score = [&] {
-    ThreadPool().for_ranges(static_cast<std::int64_t>(rows.size() - scored), 1, [&](std::int64_t begin, std::int64_t end) {
+    pool.for_ranges(static_cast<std::int64_t>(rows.size() - scored), 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = scored + static_cast<std::size_t>(begin); i < scored + static_cast<std::size_t>(end); ++i) {
         const double cost = analytic(rows[i].point);
         if (std::isfinite(cost) && cost > 0) rows[i].cost = cost;

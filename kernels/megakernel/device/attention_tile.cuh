@@ -60,7 +60,7 @@ __device__ __forceinline__ void load_tile(TileRows& rows, const u8* keys, const 
   }
 }
 
-// Row `position` alone of the tile that begins at `base` and has it; keys, values: of the tile's first row.
+// Row `in_tile` of a tile alone; keys, values: of the tile's first row.
 __device__ __forceinline__ void load_row(TileRows& rows, const u8* keys, const u8* values, const TilePlaces& places, u32 g, u32 t, u32 in_tile) {
 #pragma unroll
   for (u32 h = 0; h < 2; ++h) {

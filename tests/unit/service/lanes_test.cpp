@@ -136,7 +136,7 @@ class MixedGpus final : public CpuJudge {
     CHECK(device == Device::Cuda);
     {
       const std::lock_guard lock(mutex_);
-      ++judged[workload.target().name];
+      judged[workload.target().name].insert(workload.schedule_id(canonical));
     }
     AMK_TRY(verdict, CpuJudge::judge(
                          workload, canonical, Device::Cpu, [] { return std::optional<Json>(); }, progress));
@@ -144,7 +144,7 @@ class MixedGpus final : public CpuJudge {
     if (verdict.latency_us) verdict.latency_kind = LatencyKind::MeasuredGpu;
     return verdict;
   }
-  std::map<std::string, int> judged;
+  std::map<std::string, std::set<std::string>> judged;  // schedules
 
  private:
   std::mutex mutex_;
@@ -181,10 +181,10 @@ TEST_CASE("GPUs of two kinds: each has campaigns of its own, judged on its own; 
     for (const Json& row : (*rows)["rows"]) CHECK(row["device"] == "GPU of " + kind);
   }
   CHECK(campaigns.size() == 2);
-  // One GPU judges each candidate once; of two, one may have to compare again with what became the best meanwhile.
+  // Schedules, not judgements: of two GPUs one may have to compare again with what became the best meanwhile.
   CHECK(judge.judged.size() == 2);
-  CHECK(judge.judged["h100"] == 3);
-  CHECK(judge.judged["h200"] >= 5);
+  CHECK(judge.judged["h100"].size() == 3);
+  CHECK(judge.judged["h200"].size() == 5);
   request.gpu = "l4";
   const auto refused = (*service)->loop(request, {});
   REQUIRE_FALSE(refused);
