@@ -3,25 +3,21 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <random>
 #include <system_error>
 #include <thread>
 
 #include "core/base/json.h"
 #include "core/target/cost_model.h"
 #include "kernels/evaluator/gpu_lock.h"
-#include "kernels/megakernel/logit_distance.h"
 #include "kernels/timed_verdict.h"
 
 namespace amk {
 namespace {
 
-constexpr int kTimedTokens = 8;
 // A step so many times slower than the incumbent's, and by so much, is not checked to the end: hundreds of positions, twice, of a config that cannot
 // be kept would cost more than all that come after it. By the host's clock, which sees a launch some tens of microseconds late.
 constexpr double kHopeless = 4, kClearlySlower_us = 2000;
 constexpr std::size_t kMostRemembered = 10'000;
-constexpr int kColdFactor = 4;  // weights below this many L2s are flushed between samples
 
 // Whether a reply about time is of the programs that were asked for.
 Status of_these_programs(const Json& reply, const std::string& candidate, const std::string& incumbent) {
@@ -40,75 +36,11 @@ tl::unexpected<Error> malformed(const Json::exception& e) {
   return fail(ErrorKind::Internal, std::string("the GPU worker's reply is malformed: ") + e.what());
 }
 
+void say(const Progress& progress, double fraction, const char* what) {
+  if (progress.report) progress.report(fraction, what);
+}
+
 std::string whole_us(double us) { return std::to_string(std::llround(us)); }
-
-std::uint64_t fresh_seed() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
-}
-
-constexpr int kDelay = 5;  // steps between the beginnings of a batch's sequences: their positions differ, also across the edges of KV blocks
-
-// What is right for the tokens of one judgement, found on a thread of its own. Ends when that has ended.
-class Answers {
- public:
-  Answers(std::vector<std::shared_ptr<GpuOracle>> oracles, std::vector<std::vector<int>> tokens)
-      : oracles_(std::move(oracles)), tokens_(std::move(tokens)) {
-    try {
-      thread_ = std::thread([this] { run(); });
-    } catch (const std::system_error&) {  // no thread to be had
-      run();
-    }
-  }
-  ~Answers() {
-    if (thread_.joinable()) thread_.join();
-  }
-  Answers(const Answers&) = delete;
-  Answers& operator=(const Answers&) = delete;
-
-  Result<std::vector<std::shared_ptr<const GpuReference>>> wait() {
-    if (thread_.joinable()) thread_.join();
-    AMK_CHECK(done_);
-    return found_;
-  }
-
- private:
-  void run() try {
-    for (std::size_t s = 0; s < oracles_.size() && done_; ++s) {
-      auto one = oracles_[s]->answer(std::move(tokens_[s]));
-      if (one) found_.push_back(std::move(*one));
-      if (!one) done_ = tl::unexpected<Error>(std::move(one).error());
-    }
-  } catch (const std::exception& e) {  // no memory: nothing may leave a thread
-    done_ = fail(ErrorKind::Internal, std::string("the oracle failed: ") + e.what());
-  }
-  std::vector<std::shared_ptr<GpuOracle>> oracles_;
-  std::vector<std::vector<int>> tokens_;
-  Status done_;
-  std::vector<std::shared_ptr<const GpuReference>> found_;
-  std::thread thread_;
-};
-
-// Every sequence against its own oracle; and what the worker saw of it alone.
-OutputsJudged compare_batch(const std::vector<std::shared_ptr<const GpuReference>>& all, std::size_t vocab, std::span<const float> outputs,
-                            const Json& reply) {
-  OutputsJudged answer;
-  const auto next = reply.at("next_tokens").get<std::vector<int>>();
-  const bool repeatable = reply.value("repeatable", false);
-  std::size_t at = 0;
-  for (std::size_t s = 0; s < all.size(); ++s) {
-    const std::size_t count = all[s]->positions().size();
-    if (next.size() < at + count || outputs.size() < (at + count) * vocab) return {{}, "the worker returned fewer logits than asked for"};
-    const auto outcome = all[s]->compare(outputs.subspan(at * vocab, count * vocab), std::span(next).subspan(at, count), repeatable);
-    if (s == 0) answer.correctness = outcome.correctness;
-    if (s > 0) merge(answer.correctness, outcome.correctness);
-    if (answer.failure.empty() && !outcome.correct) answer.failure = "sequence " + std::to_string(s) + ": " + outcome.failure;
-    at += count;
-  }
-  if (answer.failure.empty() && (reply.value("alone", 0) == 0 || !reply.value("alone_equal", false)))
-    answer.failure = "a sequence of the batch has not the bits that it has alone";
-  return answer;
-}
 
 }  // namespace
 
@@ -143,34 +75,6 @@ Status GpuJudge::open_model(const MegakernelWorkload& workload, const Progress& 
   return {};
 }
 
-Result<GpuReferences::Sequences> GpuJudge::references(const MegakernelWorkload& workload, const Progress& progress) {
-  const auto make = [&]() -> Result<GpuReferences::Sequences> {
-    if (progress.report) progress.report(0.05, "running the oracle");
-    AMK_TRY(weights, load_weights(workload.model()));
-    GpuReferences::Sequences made;
-    for (int seq = 0; seq < workload.batch(); ++seq) {
-      const std::uint64_t seed = fresh_seed();  // no candidate can know the tokens
-      const auto plan = GpuReference::plan(workload.model().spec, workload.lowering_target().max_seq, seed, workload.batch());
-      AMK_TRY(one, GpuOracle::create(weights, plan, seed, progress.stop));
-      made.push_back(std::move(one));
-    }
-    return made;
-  };
-  return references_->whole.get(workload.id(), make, progress.stop);
-}
-
-Result<std::shared_ptr<const InstructionReference>> GpuJudge::reference(const InstructionWorkload& workload, const Progress& progress) {
-  const auto make = [&]() -> Result<std::shared_ptr<const InstructionReference>> {
-    if (progress.report) progress.report(0.05, "running the instruction's reference");
-    const ModelSpec& spec = workload.model().model().spec;
-    const int max_seq = workload.model().lowering_target().max_seq;
-    AMK_TRY(weights, load_weights(workload.model().model()));
-    return InstructionReference::create(weights, workload.op(), max_seq, gpu_format(spec.dtype),
-                                        instruction_draws(spec, workload.op(), max_seq, fresh_seed()), progress.stop);
-  };
-  return references_->instructions.get(workload.id(), make, progress.stop);
-}
-
 std::vector<std::jthread> GpuJudge::begin_ahead(const MegakernelWorkload& whole, const InstructionWorkload* alone, const Progress& progress) {
   std::vector<std::jthread> out;
   {
@@ -183,9 +87,9 @@ std::vector<std::jthread> GpuJudge::begin_ahead(const MegakernelWorkload& whole,
   try {
     out.emplace_back([this, &whole, alone, quiet] {
       if (alone != nullptr)
-        (void)reference(*alone, quiet);
+        (void)reference_of(*references_, *alone, quiet);
       else
-        (void)references(whole, quiet);
+        (void)references_of(*references_, whole, quiet);
     });
     out.emplace_back([this, &whole, quiet] {
       const std::lock_guard one(mutex_);
@@ -218,102 +122,35 @@ Result<BuiltCandidate> GpuJudge::build(const MegakernelWorkload& workload, const
 }
 
 // The worker failed during a candidate's turn.
-Result<Verdict> GpuJudge::blame(Verdict verdict, const Error& error, const Progress& progress) {
+Status GpuJudge::blame(Verdict& verdict, const Error& error, const Progress& progress) {
   if (error.kind == ErrorKind::Rejected) {
     reject(verdict, error, "device");
-    return verdict;
+    return {};
   }
   AMK_TRY(failure, blame_candidate(link_, device_.ordinal, error, [&progress] { return progress.stop.stop_requested(); }));
   verdict.status = failure.timed_out ? VerdictStatus::Timeout : VerdictStatus::Crash;
   verdict.correct = false;
   append_note(verdict, failure.note);
-  return verdict;
+  return {};
 }
 
-// The last `tokens` of a sequence, as far as it goes.
-void GpuJudge::time_last(Question& asks, const MegakernelWorkload& workload, int total, int tokens) {
-  const ModelSpec& spec = workload.model().spec;
-  asks.tokens = std::min(tokens, total);
-  asks.first = total - asks.tokens;
-  asks.floor = decode_roofline(spec, workload.target(), asks.first, dtype_bytes(gpu_format(spec.dtype).kv), workload.batch());
-}
-
-// A whole step: the oracle's logits behind its own tokens, of which the last compared ones are new to this judgement.
-Result<GpuJudge::Question> GpuJudge::question(const MegakernelWorkload& workload, int steps, const Progress& progress) {
-  AMK_TRY(all, references(workload, progress));
-  const ModelSpec& spec = workload.model().spec;
-  Question out;
-  std::vector<std::vector<int>> tokens;
-  for (const auto& oracle : all) tokens.push_back(oracle->redraw(fresh_seed()));
-  const int total = static_cast<int>(tokens[0].size());
-  if (all.size() == 1) {
-    out.check = {{"tokens", tokens[0]}, {"positions", all[0]->reference()->positions()}};
-  } else {
-    Json sequences = Json::array();
-    for (std::size_t s = 0; s < all.size(); ++s)
-      sequences.push_back({{"tokens", tokens[s]}, {"positions", all[s]->reference()->positions()}, {"delay", kDelay * static_cast<int>(s)}});
-    out.check = {{"sequences", std::move(sequences)}};
-  }
-  // The oracle runs while the worker does.
-  out.compare = [answers = std::make_shared<Answers>(std::move(all), std::move(tokens)), vocab = static_cast<std::size_t>(spec.vocab)](
-                    std::span<const float> outputs, const Json& reply) -> Result<OutputsJudged> {
-    AMK_TRY(expected, answers->wait());
-    if (expected.size() > 1) return compare_batch(expected, vocab, outputs, reply);
-    const auto outcome = expected[0]->compare(outputs, reply.at("next_tokens").get<std::vector<int>>(), reply.value("repeatable", false));
-    return OutputsJudged{outcome.correctness, outcome.failure};
-  };
-  out.flush = spec.decode_weight_bytes() < kColdFactor * device_.l2_bytes;
-  time_last(out, workload, total, std::max(steps, out.flush ? 1 : kTimedTokens));
-  return out;
-}
-
-// One kind alone: fp32 on the reference VM, on inputs that no candidate can know.
-Result<GpuJudge::Question> GpuJudge::question(const InstructionWorkload& workload, const Progress& progress) {
-  AMK_TRY(held, reference(workload, progress));
-  Question out;
-  Json draws = Json::array();
-  for (const InstructionDraw& d : held->draws()) draws.push_back({{"position", d.position}, {"seed", d.seed}});
-  out.check = {{"instruction", workload.op()}, {"draws", std::move(draws)}};
-  out.compare = [expected = held](std::span<const float> outputs, const Json& reply) -> Result<OutputsJudged> {
-    const auto outcome = expected->compare(outputs, reply.value("repeatable", false));
-    if (outcome.failure.empty() && !reply.value("partials_agree", false))
-      return OutputsJudged{outcome.correctness, "the argmax partials are not those of the logits"};
-    return OutputsJudged{outcome.correctness, outcome.failure};
-  };
-  out.first = held->draws().back().position;
-  out.flush = workload.weight_bytes() < kColdFactor * device_.l2_bytes;
-  out.floor = workload.floor(out.first);
-  return out;
-}
-
-Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& canonical, const IncumbentNow& against, const Progress& progress) try {
-  const auto* alone = dynamic_cast<const InstructionWorkload*>(&workload);
-  const auto* whole = alone != nullptr ? &alone->model() : dynamic_cast<const MegakernelWorkload*>(&workload);
-  if (whole == nullptr) return fail(ErrorKind::Internal, workload.id() + " is not a megakernel workload");
-  const auto say = [&](double fraction, const char* what) {
-    if (progress.report) progress.report(fraction, what);
-  };
-  AMK_TRY(config, alone != nullptr ? alone->parse(canonical) : whole->parse(canonical));
-  const int steps = config.kernel.tokens_per_launch;
-  PlanOptions options;
-  if (alone != nullptr) options.instruction = alone->op();
-  Verdict verdict = verdict_of(workload, to_json(config));
-  verdict.device = device_.uuid;
-
-  say(0.0, "building");
+Result<bool> GpuJudge::prepare(Turn& turn, const Progress& progress) {
   progress.phase("build");  // lowering, proof and plan included
-  auto built = plan(*whole, verdict.config, options);
+  PlanOptions options;
+  if (turn.alone != nullptr) options.instruction = turn.alone->op();
+  auto built = plan(turn.whole, turn.verdict.config, options);
   std::vector<std::jthread> ahead;
-  std::optional<Result<Question>> asked;
+  std::optional<Result<GpuQuestion>> asked;
   std::optional<std::jthread> asking;
   if (built) {
-    ahead = begin_ahead(*whole, alone, progress);
+    ahead = begin_ahead(turn.whole, turn.alone, progress);
     // What is right for this judgement is found while the kernel is built and other candidates have the GPU.
     Progress quiet;
     quiet.stop = progress.stop;
     const auto ask = [&, quiet] {
       try {
-        asked = alone != nullptr ? question(*alone, quiet) : question(*whole, steps, quiet);
+        asked = turn.alone != nullptr ? gpu_question(*references_, *turn.alone, device_.l2_bytes, quiet)
+                                      : gpu_question(*references_, turn.whole, turn.steps, device_.l2_bytes, quiet);
       } catch (const std::exception& e) {  // no memory: nothing may leave a thread
         asked = fail(ErrorKind::Internal, std::string("the question to the GPU failed: ") + e.what());
       }
@@ -327,113 +164,118 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
   }
   if (!built) {
     if (built.error().kind != ErrorKind::Rejected) return tl::unexpected<Error>(std::move(built).error());
-    reject(verdict, built.error(), "device");
-    return verdict;
+    reject(turn.verdict, built.error(), "device");
+    return false;
   }
-  verdict.valid = true;
-  verdict.tasks = static_cast<std::int64_t>(built->program->tasks.size());
-  verdict.weight_bytes = alone != nullptr ? alone->weight_bytes() : whole->model().spec.decode_weight_bytes();
-  verdict.smem_bytes = built->plan.shared_bytes;
-  verdict.build_ms = built->build_ms;
+  turn.verdict.valid = true;
+  turn.verdict.tasks = static_cast<std::int64_t>(built->program->tasks.size());
+  turn.verdict.weight_bytes = turn.alone != nullptr ? turn.alone->weight_bytes() : turn.whole.model().spec.decode_weight_bytes();
+  turn.verdict.smem_bytes = built->plan.shared_bytes;
+  turn.verdict.build_ms = built->build_ms;
 
   progress.phase("check");
-  if (!ahead.empty()) say(0.1, "running the oracle, loading the model on the GPU");
+  if (!ahead.empty()) say(progress, 0.1, "running the oracle, loading the model on the GPU");
   ahead.clear();  // joins
   if (asking) asking->join();
   if (!*asked) return tl::unexpected<Error>(std::move(*asked).error());
-  Question asks = std::move(**asked);
-  progress.phase("waiting");
-  const std::lock_guard one(mutex_);
-  AMK_TRY(lock, GpuLock::acquire(
-                    device_.uuid, options_.lock_limit, [&progress] { return progress.stop.stop_requested(); }, options_.lock_folder));
-  progress.phase("check");
-  say(0.2, "loading the model on the GPU");
-  AMK_CHECK(open_model(*whole, progress));
+  turn.asks = std::move(**asked);
+  return true;
+}
 
-  say(0.3, "checking");
-  Json check = asks.check;
-  check["op"] = "check";
-  check["config"] = verdict.config;
+Result<bool> GpuJudge::check(Turn& turn, const IncumbentNow& against, const Progress& progress) {
+  Verdict& verdict = turn.verdict;
+  Json request = turn.asks.check;
+  request["op"] = "check";
+  request["config"] = verdict.config;
   double best_us = 0;
-  if (alone == nullptr) {
+  if (turn.alone == nullptr) {
     AMK_TRY(best, against());
-    if (best) best_us = known_us(workload, workload.schedule_id(*best));
+    if (best) best_us = known_us(turn.workload, turn.workload.schedule_id(*best));
   }
   const double patience_us = best_us > 0 ? std::max(kHopeless * best_us, best_us + kClearlySlower_us) : 0.0;
-  if (patience_us > 0) check["patience_us"] = patience_us;
-  if (options_.next_fault) check["fault"] = options_.next_fault();
-  const auto checked = call(std::move(check), options_.check_limit, progress);
-  if (!checked) return blame(std::move(verdict), checked.error(), progress);
-  if (const std::string id = checked->body.value("schedule_id", ""); id != verdict.schedule_id) {
+  if (patience_us > 0) request["patience_us"] = patience_us;
+  if (options_.next_fault) request["fault"] = options_.next_fault();
+  const auto checked = call(std::move(request), options_.check_limit, progress);
+  if (!checked) {
+    AMK_CHECK(blame(verdict, checked.error(), progress));
+    return false;
+  }
+  const Json& said = checked->body;
+  if (const std::string id = said.value("schedule_id", ""); id != verdict.schedule_id) {
     link_.restart();
     return fail(ErrorKind::Corrupt, "the GPU worker answered for schedule " + id + " when asked for " + verdict.schedule_id,
                 {{"lie", "other-schedule"}});
   }
-  if (const double us = checked->body.value("gave_up_us", 0.0); patience_us > 0 && us > patience_us) {
+  if (const double us = said.value("gave_up_us", 0.0); patience_us > 0 && us > patience_us) {
     verdict.status = VerdictStatus::Timeout;
     verdict.correct = false;
     append_note(verdict,
                 "Given up before its outputs were checked: a step takes " + whole_us(us) + " us, the incumbent's " + whole_us(best_us) + " us.");
-    return verdict;
+    return false;
   }
   std::vector<float> outputs(checked->payload.size() / sizeof(float));
   std::memcpy(outputs.data(), checked->payload.data(), outputs.size() * sizeof(float));
-  AMK_TRY(answer, asks.compare(outputs, checked->body));
-  verdict.registers = checked->body.at("program").value("registers", std::int64_t{0});
+  AMK_TRY(answer, turn.asks.compare(outputs, said));
+  verdict.registers = said.at("program").value("registers", std::int64_t{0});
   verdict.correctness = answer.correctness;
   std::string failure = answer.failure;
   const auto also = [&](bool bad, const std::string& why) {
     if (bad && failure.empty()) failure = why;
   };
-  also(checked->body.value("unwritten", std::int64_t{1}) != 0, "outputs were not written");
-  also(checked->body.value("not_finite", std::int64_t{1}) != 0, "an output is not a number, also where it is not compared");
-  also(checked->body.value("damaged_guards", std::int64_t{1}) != 0, "bytes outside the buffers were written");
-  also(!checked->body.value("inputs_unchanged", false), "weights or tokens were changed");
-  also(steps > 1 && (checked->body.value("fed_back", 0) == 0 || !checked->body.value("fed_back_equal", false)),
+  also(said.value("unwritten", std::int64_t{1}) != 0, "outputs were not written");
+  also(said.value("not_finite", std::int64_t{1}) != 0, "an output is not a number, also where it is not compared");
+  also(said.value("damaged_guards", std::int64_t{1}) != 0, "bytes outside the buffers were written");
+  also(!said.value("inputs_unchanged", false), "weights or tokens were changed");
+  also(turn.steps > 1 && (said.value("fed_back", 0) == 0 || !said.value("fed_back_equal", false)),
        "tokens fed back on the device give other bits than the same as a text, or are not the argmax");
   if (!failure.empty()) {
     verdict.status = VerdictStatus::Incorrect;
     append_note(verdict, "Incorrect: " + failure + ".");
-    return verdict;
+    return false;
   }
+  turn.checked_hash = said.value("last_hash", std::uint64_t{1});
+  return true;
+}
 
-  say(0.6, "timing");
-  progress.phase("timing");
+Result<bool> GpuJudge::time(Turn& turn, const IncumbentNow& against, const Progress& progress) {
+  Verdict& verdict = turn.verdict;
+  GpuQuestion& asks = turn.asks;
   AMK_TRY(incumbent, against());
-  const bool same = incumbent && workload.schedule_id(*incumbent) == verdict.schedule_id;
-  if (incumbent && alone == nullptr) {  // whole launches of both
-    if (const auto other = whole->parse(*incumbent); other && other->kernel.tokens_per_launch > asks.tokens)
-      time_last(asks, *whole, asks.first + asks.tokens, other->kernel.tokens_per_launch);
+  const bool same = incumbent && turn.workload.schedule_id(*incumbent) == verdict.schedule_id;
+  if (incumbent && turn.alone == nullptr) {  // whole launches of both
+    if (const auto other = turn.whole.parse(*incumbent); other && other->kernel.tokens_per_launch > asks.tokens)
+      time_last(asks, turn.whole, asks.first + asks.tokens, other->kernel.tokens_per_launch);
   }
   const auto asked_at = std::chrono::steady_clock::now();
-  Json time = {{"op", "time"},
-               {"config", verdict.config},
-               {"incumbent", incumbent && !same ? *incumbent : Json(nullptr)},
-               {"first", asks.first},
-               {"tokens_per_sample", asks.tokens},
-               {"flush", asks.flush},
-               {"most_ms", options_.timing_ms}};
-  if (alone != nullptr) time["instruction"] = alone->op();
-  const auto timed = call(std::move(time), options_.time_limit + std::chrono::milliseconds(options_.timing_ms), progress);
+  Json request = {{"op", "time"},
+                  {"config", verdict.config},
+                  {"incumbent", incumbent && !same ? *incumbent : Json(nullptr)},
+                  {"first", asks.first},
+                  {"tokens_per_sample", asks.tokens},
+                  {"flush", asks.flush},
+                  {"most_ms", options_.timing_ms}};
+  if (turn.alone != nullptr) request["instruction"] = turn.alone->op();
+  const auto timed = call(std::move(request), options_.time_limit + std::chrono::milliseconds(options_.timing_ms), progress);
   if (!timed) {
-    if (timed.error().data.contains("withheld")) {
-      verdict.status = VerdictStatus::Ok;
-      verdict.correct = true;
-      withhold(verdict, timed.error().data.value("withheld", ""), timed.error().message + ".");
-      return verdict;
+    if (!timed.error().data.contains("withheld")) {
+      AMK_CHECK(blame(verdict, timed.error(), progress));
+      return false;
     }
-    return blame(std::move(verdict), timed.error(), progress);
+    verdict.status = VerdictStatus::Ok;
+    verdict.correct = true;
+    withhold(verdict, timed.error().data.value("withheld", ""), timed.error().message + ".");
+    return false;
   }
   // Again after timing: the last timed step must have left the bits that the checked one left.
-  if (timed->body.value("last_hash", std::uint64_t{0}) != checked->body.value("last_hash", std::uint64_t{1})) {
+  if (timed->body.value("last_hash", std::uint64_t{0}) != turn.checked_hash) {
     verdict.status = VerdictStatus::Incorrect;
     append_note(verdict, "Incorrect: the outputs after timing differ from those that were checked.");
-    return verdict;
+    return false;
   }
   verdict.status = VerdictStatus::Ok;
   verdict.correct = true;
   const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - asked_at);
-  const std::string incumbent_id = incumbent && !same ? workload.schedule_id(*incumbent) : std::string();
+  const std::string incumbent_id = incumbent && !same ? turn.workload.schedule_id(*incumbent) : std::string();
   bool believed = true;
   if (const Status these = of_these_programs(timed->body, verdict.schedule_id, incumbent_id); !these) {
     withhold(verdict, kImplausibleTiming, these.error().message + ": withheld.");
@@ -443,17 +285,50 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
                                  {asks.floor.bound_us, static_cast<std::int64_t>(asks.floor.hbm_bytes)}, incumbent_id);
   }
   if (believed && verdict.latency_us) {
-    remember_us(workload, verdict.schedule_id, *verdict.latency_us);
-    if (verdict.versus) remember_us(workload, incumbent_id, *verdict.latency_us * verdict.versus->ratio);
+    remember_us(turn.workload, verdict.schedule_id, *verdict.latency_us);
+    if (verdict.versus) remember_us(turn.workload, incumbent_id, *verdict.latency_us * verdict.versus->ratio);
   }
   if (!believed) link_.restart();  // the machine's doing, not the candidate's; and a worker that is caught once is not asked again
-  if (alone != nullptr) append_note(verdict, "Instruction " + alone->op() + " alone, in every layer, per token.");
-  if (steps > 1) append_note(verdict, std::to_string(steps) + " tokens a launch, fed back on the device: they reach the host together.");
-  append_note(verdict, !asks.flush  ? "Cold by size: the weights exceed L2."
-                       : steps == 1 ? "Cold: L2 flushed before every sample."
-                                    : "Cold: L2 flushed before every launch of " + std::to_string(steps) + " tokens; the later ones find it warm.");
-  say(1.0, "judged");
-  return verdict;
+  return true;
+}
+
+Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& canonical, const IncumbentNow& against, const Progress& progress) try {
+  const auto* alone = dynamic_cast<const InstructionWorkload*>(&workload);
+  const auto* whole = alone != nullptr ? &alone->model() : dynamic_cast<const MegakernelWorkload*>(&workload);
+  if (whole == nullptr) return fail(ErrorKind::Internal, workload.id() + " is not a megakernel workload");
+  AMK_TRY(config, alone != nullptr ? alone->parse(canonical) : whole->parse(canonical));
+  Turn turn{workload, *whole, alone, config.kernel.tokens_per_launch, verdict_of(workload, to_json(config)), {}, 0};
+  turn.verdict.device = device_.uuid;
+
+  say(progress, 0.0, "building");
+  AMK_TRY(prepared, prepare(turn, progress));
+  if (!prepared) return std::move(turn.verdict);
+
+  progress.phase("waiting");
+  const std::lock_guard one(mutex_);
+  AMK_TRY(lock, GpuLock::acquire(
+                    device_.uuid, options_.lock_limit, [&progress] { return progress.stop.stop_requested(); }, options_.lock_folder));
+  progress.phase("check");
+  say(progress, 0.2, "loading the model on the GPU");
+  AMK_CHECK(open_model(*whole, progress));
+  say(progress, 0.3, "checking");
+  AMK_TRY(right, check(turn, against, progress));
+  if (!right) return std::move(turn.verdict);
+
+  say(progress, 0.6, "timing");
+  progress.phase("timing");
+  AMK_TRY(timed, time(turn, against, progress));
+  if (!timed) return std::move(turn.verdict);
+
+  if (alone != nullptr) append_note(turn.verdict, "Instruction " + alone->op() + " alone, in every layer, per token.");
+  if (turn.steps > 1)
+    append_note(turn.verdict, std::to_string(turn.steps) + " tokens a launch, fed back on the device: they reach the host together.");
+  append_note(turn.verdict, !turn.asks.flush ? "Cold by size: the weights exceed L2."
+                            : turn.steps == 1
+                                ? "Cold: L2 flushed before every sample."
+                                : "Cold: L2 flushed before every launch of " + std::to_string(turn.steps) + " tokens; the later ones find it warm.");
+  say(progress, 1.0, "judged");
+  return std::move(turn.verdict);
 } catch (const Json::exception& e) {
   return malformed(e);
 }

@@ -13,10 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/once_map.h"
 #include "kernels/device_judge.h"
-#include "kernels/megakernel/gpu_gate.h"
 #include "kernels/megakernel/gpu_model.h"
+#include "kernels/megakernel/gpu_question.h"
 #include "kernels/megakernel/instruction_workload.h"
 
 namespace amk {
@@ -25,19 +24,6 @@ struct GpuDecode {
   std::vector<int> ids;  // generated
   int tokens_processed = 0;
   std::vector<float> logits;  // [tokens processed][vocab] when asked for
-};
-
-// What a worker's outputs were found to be.
-struct OutputsJudged {
-  Correctness correctness;
-  std::string failure;  // empty: correct
-};
-
-// What workloads' outputs are held against, by workload id. The oracle's run takes tens of seconds on all cores: judges of several GPUs share one.
-struct GpuReferences {
-  using Sequences = std::vector<std::shared_ptr<GpuOracle>>;
-  OnceMap<Sequences> whole;
-  OnceMap<std::shared_ptr<const InstructionReference>> instructions;
 };
 
 class GpuJudge final : public DeviceJudge {
@@ -65,19 +51,20 @@ class GpuJudge final : public DeviceJudge {
   const GpuDevice& device() const { return device_; }
 
  private:
-  // What the worker is asked about one workload, and how its answer is held against what was expected.
-  struct Question {
-    Json check;  // without op and config
-    std::function<Result<OutputsJudged>(std::span<const float> outputs, const Json& reply)> compare;
-    int first = 0, tokens = 1;  // timed positions
-    bool flush = false;
-    Roofline floor;
+  // One judgement on its way through its phases.
+  struct Turn {
+    const Workload& workload;
+    const MegakernelWorkload& whole;   // the model
+    const InstructionWorkload* alone;  // one kind of instruction; null: a whole step
+    int steps;                         // tokens of a launch
+    Verdict verdict;
+    GpuQuestion asks;
+    std::uint64_t checked_hash;  // of the outputs that the checked run left
   };
-  Result<Question> question(const MegakernelWorkload& workload, int steps, const Progress& progress);  // steps: of a launch
-  static void time_last(Question& asks, const MegakernelWorkload& workload, int total, int tokens);
-  Result<Question> question(const InstructionWorkload& workload, const Progress& progress);
-  Result<GpuReferences::Sequences> references(const MegakernelWorkload& workload, const Progress& progress);
-  Result<std::shared_ptr<const InstructionReference>> reference(const InstructionWorkload& workload, const Progress& progress);
+  // Each returns whether the turn goes on: false, the verdict is final.
+  Result<bool> prepare(Turn& turn, const Progress& progress);  // builds, and finds what is right meanwhile; no GPU
+  Result<bool> check(Turn& turn, const IncumbentNow& against, const Progress& progress);
+  Result<bool> time(Turn& turn, const IncumbentNow& against, const Progress& progress);
   // What a workload's first candidate on this GPU would wait for, while it is built: the oracle's run, the model on the GPU. Ends with them; what
   // fails there is tried again, and reported, where it is needed.
   std::vector<std::jthread> begin_ahead(const MegakernelWorkload& whole, const InstructionWorkload* alone, const Progress& progress);
@@ -88,7 +75,7 @@ class GpuJudge final : public DeviceJudge {
   Result<Message> call(Json request, std::chrono::milliseconds limit, const Progress& progress);
   double known_us(const Workload& workload, const std::string& schedule_id) const;  // as last measured here; 0: not
   void remember_us(const Workload& workload, const std::string& schedule_id, double us);
-  Result<Verdict> blame(Verdict verdict, const Error& error, const Progress& progress);
+  Status blame(Verdict& verdict, const Error& error, const Progress& progress);
 
   GpuDevice device_;
   DeviceJudgeOptions options_;
