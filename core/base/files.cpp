@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace amk {
 namespace {
 
@@ -32,9 +34,7 @@ bool leads_to(const std::filesystem::path& path, int fd) {
 // The temporary file, locked and empty. Who had the lock before may have renamed it meanwhile: then the name leads elsewhere, and it is tried again.
 Result<int> open_partial(const std::filesystem::path& partial, const std::filesystem::path& path, const Replacing& how) {
   for (;;) {
-    // Not through a link: in a folder that others may write, its target would be theirs to choose.
-    const int fd = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, how.mode);
-    if (fd < 0) return system_error("open", partial, errno);
+    AMK_TRY(fd, open_regular(partial, O_WRONLY | O_CREAT, how.mode));
     int locked = 0;
     do locked = ::flock(fd, LOCK_EX);
     while (locked != 0 && errno == EINTR);
@@ -78,9 +78,47 @@ Status sync_directory(const std::filesystem::path& directory) {
   return {};
 }
 
+Result<int> open_regular(const std::filesystem::path& path, int flags, mode_t mode) {
+  const auto stranger = [&path](std::string_view what) {
+    return fail(ErrorKind::InvalidArgument, path.string() + " is " + std::string(what) + "; accepted: a regular file",
+                {{"path", path.string()}, {"accepted", "a regular file"}});
+  };
+  // O_NONBLOCK means nothing to a regular file.
+  const int fd = ::open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, mode);
+  if (fd < 0) {
+    struct stat there {};
+    if ((errno == ELOOP || errno == ENXIO || errno == EISDIR) && ::lstat(path.c_str(), &there) == 0)
+      return stranger(S_ISLNK(there.st_mode) ? "a symbolic link" : S_ISDIR(there.st_mode) ? "a folder" : "a FIFO, a socket or a device");
+    return system_error("open", path, errno);
+  }
+  struct stat info {};
+  if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return fd;
+  ::close(fd);
+  return stranger(S_ISDIR(info.st_mode) ? "a folder" : "a FIFO, a socket or a device");
+}
+
+Result<std::string> read_range(const std::filesystem::path& path, std::int64_t from, std::int64_t to) {
+  AMK_TRY(fd, open_regular(path, O_RDONLY));
+  std::string bytes(static_cast<std::size_t>(std::max<std::int64_t>(0, to - from)), '\0');
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = ::pread(fd, bytes.data() + done, bytes.size() - done, from + static_cast<std::int64_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const int error_number = errno;
+      ::close(fd);
+      return system_error("read", path, error_number);
+    }
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  ::close(fd);
+  bytes.resize(done);
+  return bytes;
+}
+
 Status append_bytes(const std::filesystem::path& path, std::string_view bytes) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) return system_error("open", path, errno);
+  AMK_TRY(fd, open_regular(path, O_WRONLY | O_CREAT | O_APPEND));
   Status written = write_all(fd, bytes, path);
   ::close(fd);
   return written;

@@ -19,7 +19,14 @@ tl::unexpected<Error> system_error(std::string_view call, const std::filesystem:
 
 Status sync_directory(const std::filesystem::path& directory);
 
-// All bytes at the end of a file, made when missing.
+// open() of a regular file that is its own: not through a link, whose target would be another's to choose, and never waiting for the other end of a
+// FIFO that stands in its place. `flags` as of open(2); O_CLOEXEC is added. InvalidArgument says what is there instead.
+Result<int> open_regular(const std::filesystem::path& path, int flags, mode_t mode = 0644);
+
+// The bytes [from, to) of such a file, as far as it has them.
+Result<std::string> read_range(const std::filesystem::path& path, std::int64_t from, std::int64_t to);
+
+// All bytes at the end of such a file, made when missing.
 Status append_bytes(const std::filesystem::path& path, std::string_view bytes);
 
 // How a file is replaced.

@@ -50,10 +50,10 @@ Result<CampaignPolicy> policy_from_json(const Json& json, const CampaignPolicy& 
     } else if (key == "budget_s") {
       if (value.is_null())
         out.budget_us.reset();
-      else if (!value.is_number() || value <= 0 || value > 1e9)
-        return bad_field("policy.budget_s", value, "seconds, more than 0 and at most 1e9, or null");
+      else if (!value.is_number() || value < 0 || value > 1e9)
+        return bad_field("policy.budget_s", value, "seconds from 0 (no more than was spent) to 1e9, or null");
       else
-        out.budget_us = static_cast<std::int64_t>(value.get<double>() * 1e6);
+        out.budget_us = std::llround(value.get<double>() * 1e6);
     } else if (key == "speedup_target") {
       if (value.is_null())
         out.speedup_target.reset();

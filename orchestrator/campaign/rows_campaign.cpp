@@ -2,6 +2,16 @@
 #include "orchestrator/campaign/rows.h"
 
 namespace amk::rows {
+namespace {
+
+// What is stored is what can be read: a policy that load_campaign() refuses would make the campaign unusable for ever.
+Result<std::string> policy_text(const CampaignPolicy& policy) {
+  const Json json = to_json(policy);
+  AMK_CHECK(policy_from_json(json));
+  return canonical_dump(json);
+}
+
+}  // namespace
 
 Result<Campaign> load_campaign(sql::Connection& c, CampaignId id) {
   AMK_TRY(
@@ -45,14 +55,16 @@ Result<std::optional<CampaignId>> find_campaign(sql::Connection& c, const Campai
 }
 
 Result<CampaignId> insert_campaign(sql::Connection& c, const CampaignKey& key, const CampaignPolicy& policy, std::int64_t wall_us) {
+  AMK_TRY(text, policy_text(policy));
   AMK_CHECK(
       c.run("INSERT INTO campaigns(workload, gpu, device_kind, regime, policy, changed, created_wall_us) "
             "VALUES(?1, ?2, ?3, ?4, ?5, (SELECT ifnull(max(changed), 0) + 1 FROM campaigns), ?6)",
-            key.workload, key.gpu, key.device_kind, key.regime, canonical_dump(to_json(policy)), wall_us));
+            key.workload, key.gpu, key.device_kind, key.regime, text, wall_us));
   return CampaignId{c.last_insert_id()};
 }
 
 Status save_campaign(sql::Connection& c, Campaign& campaign) {
+  AMK_TRY(policy, policy_text(campaign.info.policy));
   ++campaign.info.revision;
   const auto& n = campaign.outcomes;
   AMK_CHECK(c.run(
@@ -61,9 +73,9 @@ Status save_campaign(sql::Connection& c, Campaign& campaign) {
       "last_seq = ?6, queued = ?7, running = ?8, kept = ?9, revert = ?10, inconclusive = ?11, failed = ?12, crash = ?13, timeout = ?14, "
       "rejected = ?15, lost = ?16, quarantined = ?17, claims = ?18, non_keeps = ?19, reopened_after = ?20, spent_us = ?21, unattributed_us = ?22 "
       "WHERE id = ?1",
-      raw(campaign.info.id), canonical_dump(to_json(campaign.info.policy)), static_cast<std::int64_t>(campaign.info.state), campaign.info.done_reason,
-      campaign.info.revision, campaign.last_seq, campaign.queued, campaign.running, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7],
-      campaign.quarantined, campaign.claims, campaign.non_keeps, campaign.reopened_after, campaign.spent_us, campaign.unattributed_us));
+      raw(campaign.info.id), policy, static_cast<std::int64_t>(campaign.info.state), campaign.info.done_reason, campaign.info.revision,
+      campaign.last_seq, campaign.queued, campaign.running, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], campaign.quarantined, campaign.claims,
+      campaign.non_keeps, campaign.reopened_after, campaign.spent_us, campaign.unattributed_us));
   return {};
 }
 

@@ -40,17 +40,8 @@ std::int64_t size_of(const std::filesystem::path& path) {
   return code ? -1 : static_cast<std::int64_t>(bytes);
 }
 
-std::string read_range(const std::filesystem::path& path, std::int64_t from, std::int64_t to) {
-  std::ifstream in(path, std::ios::binary);
-  in.seekg(from);
-  std::string bytes(static_cast<std::size_t>(std::max<std::int64_t>(0, to - from)), '\0');
-  in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  bytes.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, in.gcount())));
-  return bytes;
-}
-
 Mark mark_of(const std::filesystem::path& path, std::int64_t bytes) {
-  return {bytes, hash128_hex(read_range(path, std::max<std::int64_t>(0, bytes - kTail), bytes))};
+  return {bytes, hash128_hex(read_range(path, std::max<std::int64_t>(0, bytes - kTail), bytes).value_or(std::string()))};
 }
 
 Json to_json(const Mark& mark) { return {{"bytes", mark.bytes}, {"tail", mark.tail}}; }
@@ -92,9 +83,10 @@ struct ResultFiles::Impl {
 
   // What the state file promises, if the files keep it: the part after the promised length came later and is checked by the caller.
   std::optional<std::pair<Mark, Mark>> promised() {
-    std::ifstream in(state, std::ios::binary);
-    const std::string text((std::istreambuf_iterator<char>(in)), {});
-    const auto json = parse_json(text, "results.state");
+    constexpr std::int64_t kLongest = 64 << 10;  // it has some 300 bytes
+    const auto text = read_range(state, 0, kLongest);
+    if (!text) return std::nullopt;
+    const auto json = parse_json(*text, "results.state");
     if (!json || !json->is_object() || json->value("store_id", Json()) != store.health().store_id) return std::nullopt;
     const auto mark = [&json](const char* name, const std::filesystem::path& path) -> std::optional<Mark> {
       const Json part = json->value(name, Json());
@@ -118,7 +110,7 @@ struct ResultFiles::Impl {
   Status cut_back(const std::filesystem::path& path, const Mark& mark, const std::unordered_set<std::string>& expected) {
     const std::int64_t size = size_of(path);
     if (size <= mark.bytes) return {};
-    const std::string extra = read_range(path, mark.bytes, size);
+    AMK_TRY(extra, read_range(path, mark.bytes, size));
     std::string strange;
     for (std::size_t from = 0; from < extra.size();) {
       const auto end = extra.find('\n', from);
@@ -174,6 +166,8 @@ struct ResultFiles::Impl {
 
   // Lines of the old file that the new one does not have.
   Status keep_strange(const std::filesystem::path& path, const std::unordered_set<std::uint64_t>& known) {
+    std::error_code code;
+    if (std::filesystem::symlink_status(path, code).type() != std::filesystem::file_type::regular) return {};
     std::ifstream in(path, std::ios::binary);
     std::string line, strange;
     while (std::getline(in, line)) {

@@ -299,7 +299,7 @@ Result<Json> Service::loop(const SearchRequest& request, const Progress& progres
 Result<Json> Service::autoresearch(const SearchRequest& request, const Progress& progress) {
   CampaignPolicy policy;
   if (request.overnight) policy.plateau = 0;
-  if (request.minutes) policy.budget_us = static_cast<std::int64_t>(*request.minutes * 60e6);
+  if (request.minutes) policy.budget_us = std::max<std::int64_t>(1, std::llround(*request.minutes * 60e6));
   AMK_TRY(run, start(*impl_, request, policy, true));
   // The same campaign may have been opened under other rules before: this request's rules hold from now on.
   if (!(run.campaign.policy == policy)) {

@@ -99,8 +99,7 @@ Result<std::int64_t> free_bytes(const std::filesystem::path& existing) {
 }
 
 Status reserve_file(const std::filesystem::path& path, std::int64_t bytes) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return system_error("open", path, errno);
+  AMK_TRY(fd, open_regular(path, O_RDWR | O_CREAT, 0600));
   const int code = ::posix_fallocate(fd, 0, bytes);
   ::close(fd);
   if (code != 0) {

@@ -14,7 +14,8 @@ Status Reserve::take() {
   }
   AMK_CHECK(failpoint::check(Failpoint::ReserveCreate));
   std::error_code code;
-  const bool exists = static_cast<std::int64_t>(std::filesystem::file_size(path_, code)) >= bytes_ && !code;
+  const bool exists = std::filesystem::symlink_status(path_, code).type() == std::filesystem::file_type::regular &&
+                      static_cast<std::int64_t>(std::filesystem::file_size(path_, code)) >= bytes_ && !code;
   AMK_TRY(room, free_bytes(path_.parent_path()));
   const std::int64_t needed = exists ? bytes_ : 2 * bytes_;
   if (room < needed)

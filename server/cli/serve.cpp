@@ -115,7 +115,9 @@ int serve_daemon(const std::filesystem::path& workspace, const ServeOptions& ser
   options.control = [&](const Json& request) -> Result<Json> {
     const auto endpoint = request.find("http");
     if (endpoint == request.end() || !endpoint->is_string()) return bad_field("control", request, "info, stop or http");
-    return http.open(endpoint->get<std::string>(), request.value("no_token", false));
+    const auto no_token = request.find("no_token");
+    if (no_token != request.end() && !no_token->is_boolean()) return bad_field("control.no_token", *no_token, "true, false");
+    return http.open(endpoint->get<std::string>(), no_token != request.end() && no_token->get<bool>());
   };
   options.on_stopping = [&] { http.stop(); };
   auto done = daemon::run_daemon(*paths, options, [&]() -> Result<std::shared_ptr<mcp::Server>> {

@@ -8,13 +8,22 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <exception>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "core/base/parse_json.h"
 #include "server/daemon/log.h"
 #include "server/daemon/unix_socket.h"
 
 namespace amk::daemon {
+namespace {
+
+constexpr std::size_t kChoked = 4u << 20;      // unsent bytes from which a peer is not read
+constexpr std::chrono::milliseconds kTurn{5};  // of one peer's lines before the others'
+
+}  // namespace
 
 // Sends at once what the socket takes; the rest waits for the loop. Owns the descriptor, so that a handler that ends late
 // can never write into somebody else's.
@@ -40,16 +49,16 @@ class PeerOutlet final : public mcp::Outlet {
     [[maybe_unused]] const ssize_t n = ::write(wake_fd_, &one, sizeof one);
   }
 
-  // Sends on. True if something is still unsent.
-  bool flush() {
+  // Sends on. What is still unsent.
+  std::size_t flush() {
     std::lock_guard lock(mutex_);
-    if (fd_ < 0 || unsent_.empty()) return false;
+    if (fd_ < 0 || unsent_.empty()) return 0;
     unsent_.erase(0, write_some(unsent_));
-    return !unsent_.empty();
+    return unsent_.size();
   }
-  bool unsent() const {
+  std::size_t unsent_bytes() const {
     std::lock_guard lock(mutex_);
-    return !unsent_.empty();
+    return unsent_.size();
   }
   bool overflowed() const {
     std::lock_guard lock(mutex_);
@@ -85,8 +94,8 @@ Connections::Connections(mcp::Server& server, int listen_fd, Options options)
       listen_fd_(listen_fd),
       epoll_fd_(::epoll_create1(EPOLL_CLOEXEC)),
       wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  watch(listen_fd_, EPOLLIN, true);
-  watch(wake_fd_, EPOLLIN, true);
+  add(listen_fd_, EPOLLIN);
+  add(wake_fd_, EPOLLIN);
 }
 
 Connections::~Connections() {
@@ -97,11 +106,19 @@ Connections::~Connections() {
   ::close(wake_fd_);
 }
 
-void Connections::watch(int fd, std::uint32_t events, bool add) {
+void Connections::add(int fd, std::uint32_t events) {
   epoll_event e{};
   e.events = events;
   e.data.fd = fd;
-  ::epoll_ctl(epoll_fd_, add ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &e);
+  ::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &e);
+}
+
+void Connections::watch(const Peer& peer) {
+  epoll_event e{};
+  if (!peer.choked) e.events |= EPOLLIN | EPOLLRDHUP;
+  if (peer.outlet->unsent_bytes() > 0) e.events |= EPOLLOUT;
+  e.data.fd = peer.fd;
+  ::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, peer.fd, &e);
 }
 
 void Connections::stop_listening() {
@@ -127,7 +144,7 @@ void Connections::accept_all() {
     outlet->send({{"amk_daemon", options_.hello}});
     auto session = server_.open(outlet);
     peers_.emplace(fd, Peer{fd, mcp::LineFramer(server_.options().max_message_bytes), std::move(outlet), std::move(session)});
-    watch(fd, EPOLLIN | EPOLLRDHUP, true);
+    add(fd, EPOLLIN | EPOLLRDHUP);
   }
 }
 
@@ -141,44 +158,92 @@ void Connections::run_once() {
       continue;
     }
     if (fd == wake_fd_) {
-      std::uint64_t count_read;
-      [[maybe_unused]] const ssize_t got = ::read(wake_fd_, &count_read, sizeof count_read);
-      std::vector<int> overflowed;
-      for (auto& [peer_fd, peer] : peers_) {
-        if (peer.outlet->overflowed()) overflowed.push_back(peer_fd);
-        if (peer.outlet->unsent()) watch(peer_fd, EPOLLIN | EPOLLRDHUP | EPOLLOUT, false);
-      }
-      for (int peer_fd : overflowed) {
-        log_line("warning", "connection dropped: the client does not read");
-        drop(peer_fd);
-      }
+      look_at_all();
       continue;
     }
     const auto it = peers_.find(fd);
     if (it == peers_.end()) continue;
-    if ((events[i].events & EPOLLOUT) && !it->second.outlet->flush()) watch(fd, EPOLLIN | EPOLLRDHUP, false);
-    if (events[i].events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) read_from(it->second);
+    Peer& peer = it->second;
+    if (peer.choked && (events[i].events & (EPOLLHUP | EPOLLERR))) {
+      drop(fd);
+      continue;
+    }
+    bool readable = (events[i].events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    if (events[i].events & EPOLLOUT) {
+      const std::size_t left = peer.outlet->flush();
+      if (peer.choked && left < kChoked / 2) {
+        peer.choked = false;
+        readable = true;  // lines that came before it was choked may be waiting
+      }
+      watch(peer);
+    }
+    if (readable && !peer.choked) serve(peer);
+  }
+}
+
+void Connections::look_at_all() {
+  std::uint64_t count_read;
+  [[maybe_unused]] const ssize_t got = ::read(wake_fd_, &count_read, sizeof count_read);
+  std::vector<int> overflowed, unfinished;
+  for (auto& [fd, peer] : peers_) {
+    if (peer.outlet->overflowed())
+      overflowed.push_back(fd);
+    else if (std::exchange(peer.unfinished, false))
+      unfinished.push_back(fd);
+    if (peer.outlet->unsent_bytes() > 0) watch(peer);
+  }
+  for (int fd : overflowed) {
+    log_line("warning", "connection dropped: the client does not read");
+    drop(fd);
+  }
+  for (int fd : unfinished)
+    if (const auto it = peers_.find(fd); it != peers_.end() && !it->second.choked) serve(it->second);
+}
+
+// What one peer sends must not end the daemon of all: what nobody foresaw (no memory for a message, a value of another kind where it was not looked
+// at) costs that peer its connection.
+void Connections::serve(Peer& peer) {
+  const int fd = peer.fd;
+  try {
+    read_from(peer);
+  } catch (const std::exception& e) {
+    log_line("error", std::string("connection dropped: ") + e.what());
+    drop(fd);
   }
 }
 
 void Connections::read_from(Peer& peer) {
   const int fd = peer.fd;
   char buffer[65536];
-  // A bounded number of reads: one busy peer must not starve the others.
-  for (int i = 0; i < 16; ++i) {
-    const ssize_t n = ::recv(fd, buffer, sizeof buffer, MSG_DONTWAIT);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (n <= 0) return drop(fd);
-    peer.framer.feed({buffer, static_cast<std::size_t>(n)});
-    while (auto line = peer.framer.next()) {
+  // A bounded turn: one busy peer must not starve the others.
+  const auto until = std::chrono::steady_clock::now() + kTurn;
+  for (bool first = true;; first = false) {
+    for (;;) {
+      // Who does not read his answers is not asked for more questions; what he has sent waits in his socket.
+      if (peer.outlet->unsent_bytes() > kChoked) {
+        peer.choked = true;
+        watch(peer);
+        return;
+      }
+      auto line = peer.framer.next();
+      if (!line) break;
       if (*line)
         handle_line(peer, **line);
       else
         peer.session->refuse(line->error());
       if (retired_) return;
+      if (std::chrono::steady_clock::now() < until) continue;
+      peer.unfinished = true;
+      const std::uint64_t one = 1;
+      [[maybe_unused]] const ssize_t n = ::write(wake_fd_, &one, sizeof one);
+      return;
     }
-    if (static_cast<std::size_t>(n) < sizeof buffer) return;
+    if (!first && std::chrono::steady_clock::now() >= until) return;  // what is left in the socket calls again
+    const ssize_t n = ::recv(fd, buffer, sizeof buffer, MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (n <= 0) return drop(fd);
+    peer.framer.feed({buffer, static_cast<std::size_t>(n)});
   }
 }
 
@@ -221,7 +286,7 @@ void Connections::flush(int limit_ms) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
   for (;;) {
     bool waiting = false;
-    for (auto& [fd, peer] : peers_) waiting = peer.outlet->flush() || waiting;
+    for (auto& [fd, peer] : peers_) waiting = peer.outlet->flush() > 0 || waiting;
     if (!waiting || std::chrono::steady_clock::now() >= until) return;
     ::poll(nullptr, 0, 1);
   }

@@ -22,7 +22,7 @@ class Connections {
   struct Options {
     Json hello;  // what amk_daemon says
     int max_connections = 512;
-    std::size_t max_unsent_bytes = 64u << 20;  // a peer that reads slower is cut off
+    std::size_t max_unsent_bytes = 64u << 20;  // a peer that asked for more than that before it read is cut off
     std::function<Json(const Json&)> control;  // answers a control request: {"result": …} or {"error": …}
     std::function<bool()> may_retire;          // asked when a client of another build is the only one
   };
@@ -50,14 +50,19 @@ class Connections {
     mcp::LineFramer framer;
     std::shared_ptr<PeerOutlet> outlet;
     std::shared_ptr<mcp::Session> session;
-    bool greeted = false;  // its first line was seen
+    bool greeted = false;     // its first line was seen
+    bool choked = false;      // it does not read, and is not read until it does
+    bool unfinished = false;  // its turn ended before its lines did
   };
   void accept_all();
+  void look_at_all();
+  void serve(Peer& peer);
   void read_from(Peer& peer);
   void handle_line(Peer& peer, const std::string& line);
   bool handle_greeting(Peer& peer, const std::string& line);
   void drop(int fd);
-  void watch(int fd, std::uint32_t events, bool add);
+  void add(int fd, std::uint32_t events);
+  void watch(const Peer& peer);
 
   mcp::Server& server_;
   const Options options_;

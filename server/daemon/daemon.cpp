@@ -62,6 +62,14 @@ void exit_at_the_latest(std::chrono::seconds limit) {
 
 constexpr std::chrono::seconds kWorkspaceLook{2};
 
+// A yes or no of a control request: absent is no.
+Result<bool> flag_of(const Json& request, const char* name) {
+  const auto at = request.find(name);
+  if (at == request.end()) return false;
+  if (!at->is_boolean()) return bad_field(std::string("control.") + name, *at, "true, false");
+  return at->get<bool>();
+}
+
 // Whether a path still leads to the file that it led to. Only an answer counts, not a file system that gives none.
 bool still_leads_to(const std::filesystem::path& path, const struct stat& file) {
   struct stat there {};
@@ -108,10 +116,12 @@ Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
   int clients = 0;
   const auto control = [&](const Json& request) -> Result<Json> {
     if (!request.is_object()) return bad_field("control", request, "an object");
-    if (request.value("info", false))
-      return Json{{"pid", ::getpid()}, {"version", options.version}, {"build", build_id()}, {"clients", clients}, {"busy", busy()}};
-    if (request.value("stop", false)) {
-      if (busy() && !request.value("force", false))
+    AMK_TRY(info, flag_of(request, "info"));
+    AMK_TRY(stop, flag_of(request, "stop"));
+    AMK_TRY(force, flag_of(request, "force"));
+    if (info) return Json{{"pid", ::getpid()}, {"version", options.version}, {"build", build_id()}, {"clients", clients}, {"busy", busy()}};
+    if (stop) {
+      if (busy() && !force)
         return fail(ErrorKind::Conflict,
                     "jobs are running, or agents or pages are connected over HTTP; stop it with force (--force), or end those first");
       told_to_stop = true;

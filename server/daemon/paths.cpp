@@ -37,6 +37,33 @@ Result<fs::path> short_socket_path(const fs::path& workspace) {
   return folder / name;
 }
 
+// A workspace may come with a checkout of somebody's: a link of that name would lead what is written to a file of the user's elsewhere (daemon.out is
+// cut, the reserve is overwritten), and opening a FIFO would wait for ever. What else the user keeps there is his.
+Status no_strangers(const fs::path& folder, bool (*ours)(std::string_view)) {
+  std::error_code problem;
+  for (fs::directory_iterator at(folder, problem), end; !problem && at != end; at.increment(problem)) {
+    const std::string name = at->path().filename().string();
+    if (!ours(name)) continue;
+    struct stat info {};
+    if (::lstat(at->path().c_str(), &info) != 0) continue;
+    const bool is_folder = name == "logs" || name == "reports" || name == "traces";
+    // Whatever has the socket's name is taken away before another is made, and never opened.
+    if (name == "daemon.sock" || (is_folder ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode))) continue;
+    return fail(ErrorKind::InvalidArgument,
+                at->path().string() + " is " +
+                    (S_ISLNK(info.st_mode) ? "a symbolic link" : "no " + std::string(is_folder ? "folder" : "regular file")) + "; accepted: a " +
+                    (is_folder ? "folder" : "regular file") + " of the workspace's own: move it away",
+                {{"field", "workspace"}, {"path", at->path().string()}});
+  }
+  return {};
+}
+
+bool names_of_workspace(std::string_view name) {
+  for (const std::string_view prefix : {"store.", "results.", "corpus.", "reserve.", "daemon.", "workspace.", "http."})
+    if (name.starts_with(prefix)) return true;
+  return name == "logs" || name == "reports" || name == "traces";
+}
+
 }  // namespace
 
 Result<Paths> prepare_paths(const fs::path& workspace) {
@@ -48,10 +75,15 @@ Result<Paths> prepare_paths(const fs::path& workspace) {
   p.workspace = fs::canonical(workspace, problem);
   if (problem) return fail(ErrorKind::Io, "cannot resolve the workspace " + workspace.string() + ": " + problem.message(), {{"field", "workspace"}});
   if (!existed) ::chmod(p.workspace.c_str(), 0700);
+  AMK_CHECK(no_strangers(p.workspace, names_of_workspace));
   p.lock = p.workspace / "daemon.lock";
   p.logs = p.workspace / "logs";
   fs::create_directories(p.logs, problem);
   if (problem) return fail(ErrorKind::Io, "cannot create " + p.logs.string() + ": " + problem.message());
+  AMK_CHECK(no_strangers(p.logs, [](std::string_view name) { return name.starts_with("daemon."); }));
+  AMK_CHECK(no_strangers(p.workspace / "reports", [](std::string_view name) {  // c7.md, c7-knobs.svg: a campaign's
+    return name.size() > 1 && name[0] == 'c' && name[1] >= '0' && name[1] <= '9';
+  }));
   p.socket = p.workspace / "daemon.sock";
   if (p.socket.string().size() > kMaxSocketPath) {
     AMK_TRY(path, short_socket_path(p.workspace));

@@ -80,7 +80,7 @@ Result<std::string> load_or_make_token(const std::filesystem::path& path) {
   auto failed = [&](const char* call) {
     return fail(ErrorKind::Io, std::string(call) + " " + path.string() + ": " + std::strerror(errno), {{"path", path.string()}});
   };
-  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);  // a FIFO would wait for its writer
   if (fd < 0 && errno == ENOENT) {
     unsigned char raw[32];
     if (::getrandom(raw, sizeof raw, 0) != static_cast<ssize_t>(sizeof raw)) return failed("getrandom for");
@@ -102,6 +102,11 @@ Result<std::string> load_or_make_token(const std::filesystem::path& path) {
   struct stat info {};
   char buffer[512];
   const bool known = ::fstat(fd, &info) == 0;
+  if (known && !S_ISREG(info.st_mode)) {
+    ::close(fd);
+    return fail(ErrorKind::InvalidArgument, path.string() + " is not a regular file; accepted: one of ours with mode 0600, which holds the token",
+                {{"path", path.string()}});
+  }
   const ssize_t n = ::read(fd, buffer, sizeof buffer);
   ::close(fd);
   if (!known || n < 0) return failed("read");

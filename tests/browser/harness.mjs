@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import puppeteer from 'puppeteer-core';
+import { patience } from '../support/patience.mjs';
 
 const execute = promisify(execFile);
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -25,7 +26,7 @@ export class Checks {
   }
   // Waits for it; on failure the last value is shown.
   async eventually(what, look, wanted = (v) => v, ms = 20_000) {
-    const until = Date.now() + ms;
+    const until = Date.now() + ms * patience;
     let last;
     do {
       try { last = await look(); } catch (e) { last = String(e.message); }

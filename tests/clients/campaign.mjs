@@ -31,6 +31,12 @@ async function run(c, connect, w) {
     return r.structuredContent;
   };
 
+  // A call that took longer than the server waits for it is a job by now: its result, when it is done.
+  const finished = async (r) => {
+    while (r.job_id && ['queued', 'running'].includes(r.state)) r = await value('amk_job', { job_id: r.job_id, wait_s: 45 });
+    return r.job_id && r.result ? r.result : r;
+  };
+
   const tools = await peer.tools();
   for (const name of ['amk_doctor', 'amk_propose', 'amk_eval', 'amk_loop', 'amk_autoresearch', 'amk_orchestrate_status', 'amk_orchestrate_next',
     'amk_orchestrate_report', 'amk_orchestrate_record', 'amk_job', 'amk_results']) {
@@ -54,7 +60,7 @@ async function run(c, connect, w) {
   c.that('an unknown argument is an error with its cure', typo.isError && typo.content[0].text.includes('did you mean model'), typo.content);
 
   const progress = [];
-  const loop = await value('amk_loop', { model, gpu, device: 'cpu', budget: '16' }, { onprogress: (p) => progress.push(p) });
+  const loop = await finished(await value('amk_loop', { model, gpu, device: 'cpu', budget: '16' }, { onprogress: (p) => progress.push(p) }));
   c.that('the loop spent its budget', loop.counts && loop.rows.length > 0 && loop.best_verdict?.correct === true, loop.counts);
   c.that('progress was seen and increased', progress.length > 0 && progress.every((p, i) => i === 0 || p.progress > progress[i - 1].progress), progress.length);
 
@@ -94,10 +100,10 @@ async function run(c, connect, w) {
   c.equal('the campaign is as it was', again.campaign, before.campaign);
   c.equal('with its best or a better one', again.state === before.state || again.state === 'optimizing' || again.state === 'done', true);
   if (job.job_id) {
-    const done = await value('amk_job', { job_id: job.job_id, wait_s: 45 });
-    c.equal('the job went on without its client', done.state, 'done');
+    const done = await finished({ job_id: job.job_id, state: 'running' });
+    c.that('the job went on without its client, to its end', done.rows?.length > 0, done);
     const joined = await value('amk_loop', { model, gpu, device: 'cpu', budget: 24, request_key: 'campaign-test' });
-    c.equal('the same request_key gives the same result', joined.best_verdict?.schedule_id, done.result?.best_verdict?.schedule_id);
+    c.equal('the same request_key gives the same result', joined.best_verdict?.schedule_id, done.best_verdict?.schedule_id);
   }
   await peer.close();
   c.that('the shim leaves with its client', await eventually(() => processesWith('mcp', w.path).length === 0));

@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { endProcessesOf } from '../support/leftovers.mjs';
+import { patience } from '../support/patience.mjs';
 
 export class Checks {
   passed = 0;
@@ -57,8 +58,8 @@ function wrap(client, transport, era) {
     // The whole result; progress goes to `onprogress`.
     call: async (name, args = {}, options = {}) =>
       era === 'legacy'
-        ? client.callTool({ name, arguments: args }, undefined, { timeout: 120_000, resetTimeoutOnProgress: true, ...options })
-        : client.callTool({ name, arguments: args }, { timeout: 120_000, resetTimeoutOnProgress: true, ...options }),
+        ? client.callTool({ name, arguments: args }, undefined, { timeout: 120_000 * patience, resetTimeoutOnProgress: true, ...options })
+        : client.callTool({ name, arguments: args }, { timeout: 120_000 * patience, resetTimeoutOnProgress: true, ...options }),
     close: () => client.close(),
   };
 }
@@ -83,7 +84,7 @@ export function processesWith(...words) {
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 export async function eventually(condition, ms = 20_000) {
-  const until = Date.now() + ms;
+  const until = Date.now() + ms * patience;
   while (!condition()) {
     if (Date.now() > until) return false;
     await sleep(10);

@@ -1,6 +1,7 @@
 // Children with a time limit, none of which outlives this process; and the shims of one workspace.
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
+import { patience } from '../../support/patience.mjs';
 
 const running = new Set();
 function end(child) { try { process.kill(-child.pid, 'SIGKILL'); } catch { /* gone */ } }
@@ -14,7 +15,7 @@ export function run(command, args, { env, cwd, limit_ms }) {
     let out = '', err = '';
     child.stdout.on('data', (d) => (out += d));
     child.stderr.on('data', (d) => (err += d));
-    const timer = setTimeout(() => end(child), limit_ms);
+    const timer = setTimeout(() => end(child), limit_ms * patience);
     const finish = (code, signal) => { clearTimeout(timer); running.delete(child); resolve({ code, signal, out, err }); };
     child.on('close', finish);
     child.on('error', (e) => { err += String(e); finish(-1); });

@@ -3,6 +3,7 @@ import './evaluation.mjs';
 import './campaign.mjs';
 import './generate.mjs';
 import './instruction.mjs';
+import './hostile.mjs';
 import './http.mjs';
 import './limits.mjs';
 import './setup.mjs';

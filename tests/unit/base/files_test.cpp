@@ -54,6 +54,41 @@ TEST_CASE("a file is replaced whole, or stays as it was and nothing is left besi
   CHECK(nowhere.error().message.find("no/file.partial") != std::string::npos);
 }
 
+TEST_CASE("a FIFO, a device, a folder or a link in a file's place is refused at once, and its target stays as it was") {
+  TempFolder t;
+  std::ofstream(t.path / "theirs") << "precious";
+  const auto path = t.path / "file", partial = t.path / "file.partial";
+  const auto all_refuse = [&](const std::filesystem::path& at, std::string_view what) {
+    CAPTURE(what);
+    const auto refused = [&](const Error& e) { return e.kind == ErrorKind::InvalidArgument && e.message.find(what) != std::string::npos; };
+    if (at == path) {
+      CHECK(refused(append_bytes(path, "x").error()));
+      CHECK(refused(read_range(path, 0, 10).error()));
+    } else {
+      CHECK(refused(replace_file(path, "x").error()));
+    }
+    std::filesystem::remove(at);
+  };
+  for (const auto& at : {path, partial}) {
+    REQUIRE(::mkfifo(at.c_str(), 0600) == 0);
+    all_refuse(at, "FIFO");
+    std::filesystem::create_symlink(t.path / "theirs", at);
+    all_refuse(at, "symbolic link");
+    std::filesystem::create_symlink(t.path / "nothing", at);
+    all_refuse(at, "symbolic link");
+    std::filesystem::create_directory(at);
+    all_refuse(at, "folder");
+  }
+  CHECK(slurp(t.path / "theirs") == "precious");
+  CHECK_FALSE(std::filesystem::exists(t.path / "nothing"));
+  CHECK(read_range(path, 0, 10).error().kind == ErrorKind::Io);  // there is none
+  REQUIRE(append_bytes(path, "0123456789"));
+  REQUIRE(append_bytes(path, "ab"));
+  CHECK(read_range(path, 8, 100) == "89ab");
+  CHECK(read_range(path, 50, 100) == "");
+  CHECK(read_range(path, 5, 2) == "");
+}
+
 TEST_CASE("permissions: as asked for, or as they were") {
   TempFolder t;
   const auto path = t.path / "file";

@@ -96,7 +96,13 @@ TEST_CASE("policies are read by name, and wrong ones refused by name") {
   REQUIRE(policy);
   CHECK(*policy == CampaignPolicy{3, 0.2, 1'500'000, 2.0});
   CHECK(policy_from_json(to_json(*policy)) == *policy);
-  for (const Json& wrong : {Json{{"plateu", 3}}, Json{{"plateau", -1}}, Json{{"plateau", 1.5}}, Json{{"budget_s", 0}}, Json{{"budget_s", "1"}},
+  // Every budget that can be held comes back as it was: nothing at all, what no double has exactly, and the longest.
+  for (const std::int64_t us : {0LL, 1LL, 7LL, 57'000'001LL, 1'000'000'000'000'000LL}) {
+    CampaignPolicy held;
+    held.budget_us = us;
+    CHECK(policy_from_json(to_json(held))->budget_us == us);
+  }
+  for (const Json& wrong : {Json{{"plateu", 3}}, Json{{"plateau", -1}}, Json{{"plateau", 1.5}}, Json{{"budget_s", -1e-9}}, Json{{"budget_s", "1"}},
                             Json{{"speedup_target", 0.5}}, Json{{"within_floor", "x"}}, Json::array()}) {
     CAPTURE(wrong.dump());
     const auto refused = policy_from_json(wrong);

@@ -52,6 +52,48 @@ TEST_CASE("short workspaces keep their socket inside, long ones in a private fol
   ::unsetenv("XDG_RUNTIME_DIR");
 }
 
+TEST_CASE("a link, a FIFO or a folder under a name of ours is refused by name; what else is kept there is not looked at") {
+  TempFolder t;
+  const fs::path w = t.path / "w", theirs = t.path / "theirs";
+  fs::create_directories(theirs);
+  REQUIRE(prepare_paths(w));
+  fs::create_symlink(theirs, w / "my-models");
+  fs::create_directories(w / "reports" / "old");
+  fs::create_symlink(theirs, w / "reports" / "compare.md");
+  REQUIRE(prepare_paths(w));
+  for (const char* name : {"store.sqlite", "store.sqlite-wal", "store.sqlite-shm", "store.sqlite-journal", "results.tsv", "results.tsv.partial",
+                           "results.state", "results.quarantine", "corpus.jsonl", "reserve.bin", "daemon.lock", "workspace.lock", "http.token",
+                           "logs/daemon.log", "logs/daemon.1.log", "logs/daemon.out", "reports/c1.md", "reports/c12-knobs.svg"}) {
+    const fs::path at = w / name;
+    for (const int kind : {0, 1, 2, 3}) {
+      CAPTURE(name);
+      CAPTURE(kind);
+      if (kind == 0) fs::create_symlink(theirs / "file", at);
+      if (kind == 1) fs::create_directory_symlink(theirs, at);
+      if (kind == 2) REQUIRE(::mkfifo(at.c_str(), 0600) == 0);
+      if (kind == 3) fs::create_directories(at);
+      const auto refused = prepare_paths(w);
+      REQUIRE_FALSE(refused);
+      CHECK(refused.error().kind == ErrorKind::InvalidArgument);
+      CHECK(refused.error().data["path"] == (fs::canonical(w) / name).string());
+      fs::remove(at);
+      CHECK(prepare_paths(w));
+    }
+  }
+  for (const char* name : {"logs", "reports", "traces"}) {
+    CAPTURE(name);
+    fs::remove_all(w / name);
+    fs::create_directory_symlink(theirs, w / name);
+    CHECK_FALSE(prepare_paths(w));
+    fs::remove(w / name);
+    std::fclose(std::fopen((w / name).c_str(), "w"));
+    CHECK_FALSE(prepare_paths(w));
+    fs::remove(w / name);
+  }
+  REQUIRE(prepare_paths(w));
+  CHECK(fs::is_empty(theirs));
+}
+
 TEST_CASE("a workspace that cannot be made is an error that names it") {
   TempFolder t;
   {
