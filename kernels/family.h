@@ -60,6 +60,9 @@ class Workload {
   virtual Result<double> predict_us(const Json& canonical, const Progress& progress) const = 0;  // `progress`: its phases only
   // The same number without the proof that the config can run, where that is cheaper: for ranking many. What is shown or judged is predicted.
   virtual Result<double> rank_us(const Json& canonical) const { return predict_us(canonical); }
+  // About that number, where it is cheaper still: for ranking a thousand. Deterministic. A config of which it is good may be one that cannot run, as
+  // rank_us() knows.
+  virtual Result<double> screen_us(const Json& canonical) const { return rank_us(canonical); }
 
   // The whole judgement on the CPU: lower, validate, execute on the reference, compare with the oracle, predict. `verdict_id`, `device`
   // and `versus` are the caller's to fill. An Error means that the machinery failed, never that the candidate is bad.

@@ -41,6 +41,12 @@ Roofline instruction_roofline(const ModelSpec& spec, std::string_view op, const 
 double kv_from_hbm(const Program& program, const GpuTarget& target, int entries, double cached);
 
 Prediction predict(const Program& program, const ScheduleConfig& config, const GpuTarget& target, int position);
+// Its latency_us alone, for half of the work.
+double predict_us(const Program& program, const ScheduleConfig& config, const GpuTarget& target, int position);
+// About what predict_us() says of the same model with `layers` layers, from a program of kFewLayers or more: layers are alike, so that each further
+// one takes what those behind the program's second take on average.
+constexpr int kFewLayers = 6;
+double predict_deeper_us(const Program& program, int layers, const ScheduleConfig& config, const GpuTarget& target, int position);
 // Of a part of a step whose floor is given; nothing is in L2 beforehand, as between two steps.
 Prediction predict_part(const Program& program, const ScheduleConfig& config, const GpuTarget& target, int position, const Roofline& floor);
 

@@ -38,10 +38,17 @@ class Planner {
     packed_ = config.kernel.weight_layout == WeightLayout::Packed;
   }
 
-  Result<DevicePlan> plan() {
+  // Everything that may be refused, but for offsets.
+  Status fit() {
     AMK_CHECK(check_device_rules(program_, config_, limits_));
     AMK_CHECK(shape_ring());
     shape_shared();
+    AMK_CHECK(measure_tables());
+    return check_shared();
+  }
+
+  Result<DevicePlan> plan() {
+    AMK_CHECK(fit());
     place_activations();
     place_given();
     plan_.grid = program_.sm_count;
@@ -49,7 +56,6 @@ class Planner {
     plan_.steps = config_.kernel.tokens_per_launch;
     plan_.counter_count = static_cast<std::int64_t>(program_.counters.size());
     AMK_CHECK(make_tables());
-    AMK_CHECK(check_shared());
     make_request();
     return std::move(plan_);
   }
@@ -277,6 +283,45 @@ class Planner {
     return {static_cast<std::uint32_t>(wait.counter), static_cast<std::uint32_t>(counter.fan_in), static_cast<std::uint32_t>(wait.target), 0};
   }
 
+  // The edges from the step before are the SM's, not the task's: they come behind all of a queue's others.
+  static bool within_step(const Wait& wait) { return wait.target > 0; }
+  static std::int64_t waits_within(const Task& task) { return std::count_if(task.waits.begin(), task.waits.end(), within_step); }
+  bool takes_ring(const Task& task) const {
+    return slots_ > 0 && (task.op == Opcode::Gemv || (task.op == Opcode::AttentionTile && cache_group_ > 0));
+  }
+
+  // The longest queue, and what its tables take.
+  Status measure_tables() {
+    for (std::size_t sm = 0; sm < program_.queues.size(); ++sm) {
+      const std::vector<TaskId>& queue = program_.queues[sm];
+      const std::vector<TaskId>& stream = program_.streams[sm];
+      std::int64_t waits = 0;
+      std::size_t streamed = 0;
+      bool in_order = true;
+      for (const TaskId id : queue) {
+        const Task& task = program_.tasks[static_cast<std::size_t>(id)];
+        constexpr std::int64_t kMostWaits = 65535;
+        if (waits + static_cast<std::int64_t>(task.waits.size()) > kMostWaits)
+          return reject_plan("waits", "one multiprocessor has more than 65,535 waits", {{"sm", sm}});
+        waits += waits_within(task);
+        if (!takes_ring(task)) continue;
+        in_order = in_order && streamed < stream.size() && stream[streamed] == id;
+        ++streamed;
+      }
+      if (slots_ > 0 && (!in_order || streamed != stream.size()))
+        return reject_plan("stream-order", "the weight stream of SM " + std::to_string(sm) + " is not its queue's order", {{"sm", sm}});
+      if (persistent_ && !queue.empty()) {
+        const Task& first = program_.tasks[static_cast<std::size_t>(queue.front())];
+        waits += static_cast<std::int64_t>(first.waits.size()) - waits_within(first);
+      }
+      const auto tasks = static_cast<std::int64_t>(queue.size());
+      longest_queue_ = std::max(longest_queue_, static_cast<std::uint32_t>(tasks));
+      table_bytes_ = std::max(
+          table_bytes_, tasks * static_cast<std::int64_t>(sizeof(amk_vm::TaskDesc)) + waits * static_cast<std::int64_t>(sizeof(amk_vm::WaitDesc)));
+    }
+    return {};
+  }
+
   Status make_tables() {
     const auto offset_of = [this](BufferId id) -> std::int64_t {
       const Buffer& b = program_.buffers[static_cast<std::size_t>(id)];
@@ -294,24 +339,18 @@ class Planner {
       queue.task_first = static_cast<std::uint32_t>(plan_.tasks.size());
       queue.wait_first = static_cast<std::uint32_t>(plan_.waits.size());
       queue.stream_first = static_cast<std::uint32_t>(plan_.streams.size());
-      std::vector<TaskId> ring_tasks;
       for (const TaskId id : program_.queues[sm]) {
         const Task& task = program_.tasks[static_cast<std::size_t>(id)];
         AMK_TRY(desc, device_task(program_, task, layout_, offset_of, producers, widen(4)));
         desc.wait_first = static_cast<std::uint16_t>(plan_.waits.size() - queue.wait_first);
-        // The edges from the step before are the SM's, not the task's: they come behind all of these.
-        const auto within = [](const Wait& wait) { return wait.target > 0; };
-        desc.wait_count = static_cast<std::uint16_t>(std::count_if(task.waits.begin(), task.waits.end(), within));
-        if (plan_.waits.size() - queue.wait_first + task.waits.size() > 65535)
-          return reject_plan("waits", "one multiprocessor has more than 65,535 waits", {{"sm", sm}});
+        desc.wait_count = static_cast<std::uint16_t>(waits_within(task));
         for (const Wait& wait : task.waits) {
-          if (within(wait)) plan_.waits.push_back(wait_desc(wait));
+          if (within_step(wait)) plan_.waits.push_back(wait_desc(wait));
         }
         if (std::binary_search(releases.begin(), releases.end(), id)) desc.fused |= amk_vm::kSignalsStep;
         if (options_.fault_hang && sm == 0 && plan_.tasks.size() == queue.task_first) desc.signal = amk_vm::kNoOffset;
         plan_.tasks.push_back(desc);
-        if (slots_ == 0 || (task.op != Opcode::Gemv && (task.op != Opcode::AttentionTile || cache_group_ == 0))) continue;
-        ring_tasks.push_back(id);
+        if (!takes_ring(task)) continue;
         if (task.op == Opcode::AttentionTile) {
           plan_.streams.push_back({desc.layer, desc.head, desc.split, amk_vm::kStreamCache + desc.matrix * amk_vm::kStreamKinds});
           continue;
@@ -331,16 +370,11 @@ class Planner {
       queue.step_first = static_cast<std::uint32_t>(plan_.waits.size()) - queue.wait_first;
       if (persistent_ && !program_.queues[sm].empty())
         for (const Wait& wait : program_.tasks[static_cast<std::size_t>(program_.queues[sm].front())].waits)
-          if (wait.target == 0) plan_.waits.push_back(wait_desc(wait));
+          if (!within_step(wait)) plan_.waits.push_back(wait_desc(wait));
       queue.step_count = static_cast<std::uint32_t>(plan_.waits.size()) - queue.wait_first - queue.step_first;
-      if (slots_ > 0 && ring_tasks != program_.streams[sm])
-        return reject_plan("stream-order", "the weight stream of SM " + std::to_string(sm) + " is not its queue's order", {{"sm", sm}});
       queue.task_count = static_cast<std::uint32_t>(plan_.tasks.size()) - queue.task_first;
       queue.wait_count = static_cast<std::uint32_t>(plan_.waits.size()) - queue.wait_first;
       queue.stream_count = static_cast<std::uint32_t>(plan_.streams.size()) - queue.stream_first;
-      longest_queue_ = std::max(longest_queue_, queue.task_count);
-      table_bytes_ = std::max(table_bytes_, std::int64_t{queue.task_count} * static_cast<std::int64_t>(sizeof(amk_vm::TaskDesc)) +
-                                                std::int64_t{queue.wait_count} * static_cast<std::int64_t>(sizeof(amk_vm::WaitDesc)));
       plan_.queues.push_back(queue);
       plan_.task_ids.push_back(program_.queues[sm]);
     }
@@ -486,6 +520,11 @@ class Planner {
 
 Result<DevicePlan> plan_device(const Program& program, const ScheduleConfig& config, const DeviceLimits& limits, const PlanOptions& options) {
   return Planner(program, config, limits, options).plan();
+}
+
+Status check_device_fit(const Program& program, const ScheduleConfig& config, const DeviceLimits& limits) {
+  const PlanOptions options;
+  return Planner(program, config, limits, options).fit();
 }
 
 }  // namespace amk

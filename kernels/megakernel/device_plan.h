@@ -60,5 +60,8 @@ struct PlanOptions {
 
 // `program` must be valid and lowered from `config`. Rejected ({"rule", "message", "witness"} in data) when it does not fit the device or the VM.
 Result<DevicePlan> plan_device(const Program& program, const ScheduleConfig& config, const DeviceLimits& limits, const PlanOptions& options = {});
+// What plan_device() refuses, for a third of the work and less: no tables are filled and no sources gathered. Only offsets beyond what a task's
+// descriptor can address (64 GB of weights, 4 GB of activations) are not looked at.
+Status check_device_fit(const Program& program, const ScheduleConfig& config, const DeviceLimits& limits);
 
 }  // namespace amk

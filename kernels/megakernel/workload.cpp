@@ -69,11 +69,11 @@ Result<std::shared_ptr<const MegakernelWorkload>> MegakernelWorkload::create(con
 Status MegakernelWorkload::fit_defaults() {
   const auto fits = [&](const ScheduleConfig& config) -> Result<bool> {
     AMK_TRY(program, lower(ref_.spec, config, lowering_target(), gpu_format(ref_.spec)));
-    const auto plan = plan_device(program, config, limits_of(target_));
-    if (plan) return true;
-    const std::string rule = plan.error().data.value("rule", "");
+    const Status fit = check_device_fit(program, config, limits_of(target_));
+    if (fit) return true;
+    const std::string rule = fit.error().data.value("rule", "");
     if (rule == "shared-memory" || rule == "ring-turn") return false;
-    return tl::unexpected<Error>(plan.error());
+    return tl::unexpected<Error>(fit.error());
   };
   AMK_TRY(as_guessed, fits(defaults_));
   if (as_guessed) return {};
@@ -209,7 +209,7 @@ Result<double> MegakernelWorkload::predict_us(const Json& canonical, const Progr
 
 double MegakernelWorkload::predicted(const ScheduleConfig& config, const std::string& id, const Program& program) const {
   constexpr std::size_t kMostRemembered = 20'000;
-  const double us = predict(program, config, target_, kPredictPosition).latency_us;
+  const double us = amk::predict_us(program, config, target_, kPredictPosition);
   const std::lock_guard lock(predicted_mutex_);
   if (predicted_us_.size() >= kMostRemembered) predicted_us_.clear();
   predicted_us_[id] = us;
@@ -224,9 +224,20 @@ Result<double> MegakernelWorkload::rank_us(const Json& canonical) const {
     if (const auto known = predicted_us_.find(id); known != predicted_us_.end()) return known->second;
   }
   AMK_TRY(program, lower(ref_.spec, config, lowering_target(), gpu_format(ref_.spec)));
-  AMK_TRY(plan, plan_device(program, config, limits_of(target_)));  // what the virtual machine refuses has no rank
-  (void)plan;
+  AMK_CHECK(check_device_fit(program, config, limits_of(target_)));  // what the virtual machine refuses has no rank
   return predicted(config, id, program);
+}
+
+// The program of a few layers says what each further one takes. What grows with their number is the tables in shared memory: rank_us() knows whether
+// they fit. What rank_us() remembers is not used here: the number may not depend on what was asked before.
+Result<double> MegakernelWorkload::screen_us(const Json& canonical) const {
+  AMK_TRY(config, parse(canonical));
+  if (ref_.spec.layers <= kFewLayers || config.sm_assignment == SmAssignment::Explicit) return rank_us(canonical);  // tiles named layer by layer
+  ModelSpec few = ref_.spec;
+  few.layers = kFewLayers;
+  AMK_TRY(program, lower(few, config, lowering_target(), gpu_format(few)));
+  AMK_CHECK(check_device_fit(program, config, limits_of(target_)));
+  return predict_deeper_us(program, ref_.spec.layers, config, target_, kPredictPosition);
 }
 
 Result<Json> MegakernelWorkload::compile(const Json& canonical) const {

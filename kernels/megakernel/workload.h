@@ -48,6 +48,7 @@ class MegakernelWorkload final : public Workload {
   using Workload::predict_us;
   Result<double> predict_us(const Json& canonical, const Progress& progress) const override;
   Result<double> rank_us(const Json& canonical) const override;
+  Result<double> screen_us(const Json& canonical) const override;
   Result<Verdict> judge_on_cpu(const Json& canonical, const Progress& progress) const override;
   Result<Json> compile(const Json& canonical) const override;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <unordered_map>
 
 #include "core/base/json.h"
@@ -137,17 +138,17 @@ std::shared_ptr<const Vote> corpus_vote(const SearchSpace& space, const std::vec
 // when it takes several knobs at once, each of which only some others allow; and a forest knows nothing of what no row shows.
 class Climb {
  public:
-  // Appends what it asks for to `rows`; `score` scores what is new.
-  Climb(const Archive& archive, std::vector<Observation>& rows, std::function<void()> score)
-      : archive_(archive), rows_(rows), score_(std::move(score)), sample_(rows.size()) {
+  // Appends what it asks for to `rows`; `score` scores what is new. What does not run after all loses its score.
+  Climb(const Archive& archive, std::vector<Observation>& rows, std::function<void()> score, const std::function<bool(const Point&)>& runs)
+      : archive_(archive), rows_(rows), score_(std::move(score)), runs_(runs), sample_(rows.size()) {
     for (std::size_t i = 0; i < rows_.size(); ++i) known_.emplace(rows_[i].point, i);
   }
   void run() {
+    std::vector<std::size_t> sample(sample_);
+    std::iota(sample.begin(), sample.end(), std::size_t{0});
     for (int n = 0; n < kAnalyticClimbs && !rows_.empty(); ++n) {
       at_ = 0;
-      for (std::size_t i = 1; n > 0 && i < sample_; ++i)
-        if (cost(i) < cost(at_)) at_ = i;
-      if (n > 0 && at_ == 0) return;
+      if (n > 0 && !go_to_best_of(sample)) return;
       while (round() || pairs()) {
       }
     }
@@ -156,7 +157,22 @@ class Climb {
  private:
   double cost(std::size_t row) const { return rows_[row].cost.value_or(std::numeric_limits<double>::infinity()); }
 
-  // Of all that is tried at once the best is where the climb goes on, if it is better. False: it stays.
+  // The best of `rows` that runs is where the climb goes on, if it is better; of equals the first. False: it stays.
+  bool go_to_best_of(const std::vector<std::size_t>& rows) {
+    for (;;) {
+      std::size_t best = at_;
+      for (const std::size_t i : rows)
+        if (cost(i) < cost(best)) best = i;
+      if (best == at_) return false;
+      if (!runs_ || runs_(rows_[best].point)) {
+        at_ = best;
+        return true;
+      }
+      rows_[best].cost.reset();
+    }
+  }
+
+  // What of `points` is new is asked for.
   bool best_of(const std::vector<Point>& points) {
     std::vector<std::size_t> tried;
     for (const Point& point : points) {
@@ -170,10 +186,7 @@ class Climb {
       tried.push_back(found->second);
     }
     score_();
-    const std::size_t from = at_;
-    for (const std::size_t i : tried)
-      if (cost(i) < cost(at_)) at_ = i;
-    return at_ != from;
+    return go_to_best_of(tried);
   }
 
   void add_moves(const Point& from, std::size_t knob, std::vector<Point>& out) const {
@@ -215,11 +228,12 @@ class Climb {
   const Archive& archive_;
   std::vector<Observation>& rows_;
   std::function<void()> score_;
+  const std::function<bool(const Point&)>& runs_;
   std::size_t sample_, at_ = 0;
   std::unordered_map<Point, std::size_t, PointHash> known_;
 };
 
-std::shared_ptr<const Vote> analytic_vote(const SearchSpace& space, const std::function<double(const Point&)>& analytic, Rng& rng) {
+std::shared_ptr<const Vote> analytic_vote(const SearchSpace& space, const AnalyticModel& analytic, Rng& rng) {
   auto vote = std::make_shared<Vote>(space);
   const Archive archive(vote->space);
   std::vector<Observation> rows;
@@ -236,20 +250,20 @@ std::shared_ptr<const Vote> analytic_vote(const SearchSpace& space, const std::f
     if (!point) break;
     ask(*point);
   }
-  // Tens of milliseconds each, for a large model: a search waits for them before its first evaluation.
+  // A millisecond or two each, for a large model.
   std::size_t scored = 0;
   ThreadPool pool;
   const auto score = [&] {
     pool.for_ranges(static_cast<std::int64_t>(rows.size() - scored), 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = scored + static_cast<std::size_t>(begin); i < scored + static_cast<std::size_t>(end); ++i) {
-        const double cost = analytic(rows[i].point);
+        const double cost = analytic.score(rows[i].point);
         if (std::isfinite(cost) && cost > 0) rows[i].cost = cost;
       }
     });
     scored = rows.size();
   };
   score();
-  Climb(archive, rows, score).run();
+  Climb(archive, rows, score, analytic.runs).run();
   auto model = SourceModel::learn(vote->space, rows, rng);
   if (!model) return nullptr;
   vote->members.emplace_back(1.0, std::move(*model));
@@ -258,8 +272,8 @@ std::shared_ptr<const Vote> analytic_vote(const SearchSpace& space, const std::f
 
 }  // namespace
 
-LearnedPrior learn_prior(const SearchSpace& space, const Features& features, const std::vector<PriorSource>& sources,
-                         const std::function<double(const Point&)>& analytic, std::uint64_t seed) {
+LearnedPrior learn_prior(const SearchSpace& space, const Features& features, const std::vector<PriorSource>& sources, const AnalyticModel& analytic,
+                         std::uint64_t seed) {
   LearnedPrior out;
   Rng rng(mix64(seed ^ 0x9121));
   std::vector<const PriorSource*> used;
@@ -280,7 +294,7 @@ LearnedPrior learn_prior(const SearchSpace& space, const Features& features, con
     }
   }
   auto corpus = corpus_vote(space, used, all, weights, rng, &out.report.sources);
-  const std::shared_ptr<const Vote> model = analytic ? analytic_vote(space, analytic, rng) : nullptr;
+  const std::shared_ptr<const Vote> model = analytic.score ? analytic_vote(space, analytic, rng) : nullptr;
 
   // The race: rows that the corpus model was not shown (the analytic one saw none), source by source, weighted as the vote is.
   const auto judge = [&](const Prior& prior) -> std::optional<double> {

@@ -42,10 +42,16 @@ struct LearnedPrior {
   PriorReport report;
 };
 
-// `analytic`: the cost model's score of a point (lower is better; NaN when it cannot run), or empty. It is asked at a few hundred points and a
-// forest stands in for it afterwards, because strategies ask for thousands of scores. Thread-safe: it is asked on all cores.
-LearnedPrior learn_prior(const SearchSpace& space, const Features& features, const std::vector<PriorSource>& sources,
-                         const std::function<double(const Point&)>& analytic, std::uint64_t seed);
+// The cost model. It is asked at a few hundred points and a forest stands in for it afterwards, because strategies ask for thousands of scores.
+// Both are thread-safe: they are asked on all cores.
+struct AnalyticModel {
+  std::function<double(const Point&)> score;  // lower is better; NaN when the point cannot run. Empty: there is no model
+  // Whether a point that has a score can run after all, where that is dearer to know: asked only of those that the model likes best. Empty: it can.
+  std::function<bool(const Point&)> runs;
+};
+
+LearnedPrior learn_prior(const SearchSpace& space, const Features& features, const std::vector<PriorSource>& sources, const AnalyticModel& analytic,
+                         std::uint64_t seed);
 
 // 0…1: exp(-mean absolute difference of the logarithms) over the features that both have; 0.3 when either has none.
 double likeness(const Features& a, const Features& b);

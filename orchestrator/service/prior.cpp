@@ -76,7 +76,7 @@ void tell(PriorSource& source, const Workload& workload, const Json& config, std
 
 }  // namespace
 
-Result<LearnedPrior> workspace_prior(Service::Impl& impl, const Opened& opened, CampaignId self, std::uint64_t seed) {
+Result<LearnedPrior> workspace_prior(Service::Impl& impl, const Opened& opened, CampaignId self, std::uint64_t seed, const std::stop_token& stop) {
   const Workload& workload = *opened.workload;
   FeatureBook features(impl, opened);
   const Features mine = features.of(workload.id(), workload.target().name);
@@ -106,10 +106,12 @@ Result<LearnedPrior> workspace_prior(Service::Impl& impl, const Opened& opened, 
     source.name = name;
     sources.push_back(std::move(source));
   }
-  const auto analytic = [&](const Point& point) {
-    const auto us = workload.rank_us(workload.config_at(point));
-    return us ? *us : std::numeric_limits<double>::quiet_NaN();
-  };
+  const AnalyticModel analytic{[&](const Point& point) {
+                                 if (stop.stop_requested()) return std::numeric_limits<double>::quiet_NaN();
+                                 const auto us = workload.screen_us(workload.config_at(point));
+                                 return us ? *us : std::numeric_limits<double>::quiet_NaN();
+                               },
+                               [&](const Point& point) { return workload.rank_us(workload.config_at(point)).has_value(); }};
   return learn_prior(workload.space(), mine, sources, analytic, seed);
 }
 

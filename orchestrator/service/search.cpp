@@ -9,6 +9,7 @@
 #include "core/base/json.h"
 #include "orchestrator/service/begin.h"
 #include "orchestrator/service/impl.h"
+#include "orchestrator/service/late_strategy.h"
 #include "orchestrator/service/phase_clock.h"
 #include "orchestrator/service/prior.h"
 #include "orchestrator/strategy/strategy.h"
@@ -22,13 +23,15 @@ constexpr std::size_t kRowsShown = 20;  // keeps the reply under 8 KB
 struct Run {
   Opened opened;
   CampaignInfo campaign;
-  std::string tag;  // names the run: experiments of a resumed run carry it
-  std::unique_ptr<Strategy> strategy;
+  std::string tag;         // names the run: experiments of a resumed run carry it
+  std::string strategy;    // its name
   std::int64_t done = 0;   // evaluations of this run, resumed ones included
   std::vector<Json> rows;  // of this call, the last kRowsShown
   std::map<std::string, std::int64_t> counts;
-  std::string stopped;   // why the run ended
-  Json prior = nullptr;  // what the prior was learned from; null: cold
+  std::string stopped;  // why the run ended
+  // What the prior was learned from; null: cold. The search's maker writes it before the search is there.
+  std::shared_ptr<Json> prior = std::make_shared<Json>(nullptr);
+  std::unique_ptr<LateStrategy> search;  // last: its maker refers to the rest
 };
 
 std::optional<double> cost_of(const Experiment& e) {
@@ -48,22 +51,27 @@ Json short_row(const Run& run, const Experiment& e, const std::optional<Experime
 
 // The strategy's next point that can run at all. What lowering, proof or the device's limits refuse is told as a failure at once and costs no
 // evaluation; deterministic, so that a resumed run asks the same. After many refusals in a row the last one is returned: its verdict says why.
-// `lock` guards the strategy and is held but for the proofs, which take milliseconds: other lanes ask and tell meanwhile.
+// `lock` guards the search and is held but for the proofs, which take milliseconds, and the wait for its prior: other lanes ask and tell meanwhile.
 // `clock` (may be null): deciding what to try is "search"; the workload names its own phases.
-std::optional<Point> ask_runnable(Strategy& strategy, const Workload& workload, std::unique_lock<std::mutex>& lock, PhaseClock* clock) {
+Result<std::optional<Point>> ask_runnable(LateStrategy& search, const Workload& workload, std::unique_lock<std::mutex>& lock, PhaseClock* clock) {
   constexpr int kRefusals = 64;
   Progress phases;
   if (clock != nullptr) phases.enter = [clock](std::string_view phase) { clock->enter(phase); };
   for (int refused = 0;; ++refused) {
     phases.phase("search");
-    const std::vector<Point> points = strategy.ask(1);
-    if (points.empty()) return std::nullopt;
+    if (search.must_wait()) {
+      lock.unlock();
+      search.wait();
+      lock.lock();
+    }
+    AMK_TRY(point, search.ask());
+    if (!point) return point;
     lock.unlock();
-    const auto canonical = workload.canonical(workload.config_at(points[0]));
+    const auto canonical = workload.canonical(workload.config_at(*point));
     const auto us = canonical ? workload.predict_us(*canonical, phases) : Result<double>(0.0);
     lock.lock();
-    if (us || us.error().kind != ErrorKind::Rejected || refused == kRefusals) return points[0];
-    strategy.tell({points[0], std::nullopt});
+    if (us || us.error().kind != ErrorKind::Rejected || refused == kRefusals) return point;
+    search.tell({*point, std::nullopt});
   }
 }
 
@@ -94,23 +102,28 @@ Status prime(Service::Impl& impl, Run& run, const SearchRequest& request, bool r
     AMK_TRY(canonical, workload.canonical(workload.default_config()));
     if (auto point = workload.point_of(canonical)) options.start.push_back(*point);
   }
+  AMK_CHECK(make_strategy(run.strategy, workload.space(), {}));  // a wrong name is said before anything is evaluated
   // What other campaigns teach; only the portfolio listens to it. Its report goes into the result.
-  const bool listens = request.strategy.empty() || request.strategy == kDefaultStrategy;
-  if (!request.cold && listens) {
-    AMK_TRY(learned, workspace_prior(impl, run.opened, run.campaign.id, request.seed));
-    options.prior = learned.prior;
-    options.prior_is_model = learned.report.chosen == "cost-model";
-    run.prior = to_json(learned.report);
-  }
-  AMK_TRY(strategy, make_strategy(request.strategy.empty() ? kDefaultStrategy : request.strategy, workload.space(), options));
-  run.strategy = std::move(strategy);
+  const bool listens = !request.cold && run.strategy == kDefaultStrategy;
+  auto make = [&impl, opened = run.opened, options, listens, name = run.strategy, campaign = run.campaign.id, report = run.prior,
+               seed = request.seed](const std::stop_token& stop) mutable -> LateStrategy::Made {
+    if (listens) {
+      AMK_TRY(learned, workspace_prior(impl, opened, campaign, seed, stop));
+      options.prior = learned.prior;
+      options.prior_is_model = learned.report.chosen == "cost-model";
+      *report = to_json(learned.report);
+    }
+    return make_strategy(name, opened.workload->space(), options);
+  };
+  run.search = std::make_unique<LateStrategy>(workload.space(), options.start, std::move(make));
   for (const Experiment& e : before)
-    if (auto point = workload.point_of(e.config)) run.strategy->tell({*point, cost_of(e)});
+    if (auto point = workload.point_of(e.config)) run.search->tell({*point, cost_of(e)});
   std::mutex alone;
   std::unique_lock lock(alone);
   for (const Experiment& e : mine) {
-    (void)ask_runnable(*run.strategy, workload, lock, nullptr);  // advances its random numbers as the first time; what it asked is what was evaluated
-    if (auto point = workload.point_of(e.config)) run.strategy->tell({*point, cost_of(e)});
+    // Advances its random numbers as the first time; what it asked is what was evaluated.
+    AMK_CHECK(ask_runnable(*run.search, workload, lock, nullptr));
+    if (auto point = workload.point_of(e.config)) run.search->tell({*point, cost_of(e)});
     ++run.done;
     if (e.outcome) ++run.counts[std::string(to_string(*e.outcome))];
   }
@@ -133,7 +146,7 @@ Result<std::optional<Asked>> ask_one(Service::Impl& impl, Run& run, std::unique_
   const CampaignId id = run.campaign.id;
   PhaseClock clock;
   while (true) {
-    const std::optional<Point> point = ask_runnable(*run.strategy, workload, lock, &clock);
+    AMK_TRY(point, ask_runnable(*run.search, workload, lock, &clock));
     if (!point) {
       run.stopped = "space-exhausted";
       return std::nullopt;
@@ -143,13 +156,13 @@ Result<std::optional<Asked>> ask_one(Service::Impl& impl, Run& run, std::unique_
     begin.config = canonical;
     begin.schedule_id = workload.schedule_id(canonical);
     begin.loop = run.tag;
-    begin.strategy = run.strategy->name();
+    begin.strategy = run.strategy;
     clock.enter("other");  // the store, comparisons
     const CampaignCalls calls{[&] { return impl.campaigns.begin(id, begin); }, [&] { return impl.campaigns.info(id); },
                               [&] { return impl.campaigns.reopen(id); }};
     auto begun = begin_or_reopen(calls, ignore_plateau);
     if (!begun && begun.error().data.is_object() && begun.error().data.value("reason", "") == "quarantined") {
-      run.strategy->tell({*point, std::nullopt});
+      run.search->tell({*point, std::nullopt});
       continue;
     }
     if (!begun) return tl::unexpected<Error>(begun.error());
@@ -175,7 +188,7 @@ Status conclude(Service::Impl& impl, Run& run, Asked& asked, Result<Verdict> ver
   const Experiment& e = recorded.experiment;
   ++run.done;
   if (e.outcome) ++run.counts[std::string(to_string(*e.outcome))];
-  run.strategy->tell({asked.point, cost_of(e)});
+  run.search->tell({asked.point, cost_of(e)});
   run.rows.push_back(short_row(run, e, asked.best));
   if (run.rows.size() > kRowsShown) run.rows.erase(run.rows.begin());
   if (recorded.state == CampaignState::Done && !(ignore_plateau && recorded.done_reason == "plateau")) run.stopped = recorded.done_reason;
@@ -243,8 +256,8 @@ Result<Run> start(Service::Impl& impl, const SearchRequest& request, const Campa
   run.opened = std::move(opened);
   AMK_TRY(campaign, impl.open_campaign(run.opened, policy));
   run.campaign = campaign;
-  const std::string strategy = request.strategy.empty() ? std::string(kDefaultStrategy) : request.strategy;
-  run.tag = (resumable ? "autoresearch/" : "loop/") + strategy + "/seed" + std::to_string(request.seed) + (request.cold ? "/cold" : "");
+  run.strategy = request.strategy.empty() ? std::string(kDefaultStrategy) : request.strategy;
+  run.tag = (resumable ? "autoresearch/" : "loop/") + run.strategy + "/seed" + std::to_string(request.seed) + (request.cold ? "/cold" : "");
   if (request.start_config) {
     AMK_TRY(canonical, run.opened.workload->canonical(*request.start_config));
     run.tag += "/from-" + run.opened.workload->schedule_id(canonical);
@@ -261,7 +274,9 @@ Result<Json> result_of(Service::Impl& impl, const Run& run) {
               {"counts", run.counts},
               {"rows", run.rows},
               {"stopped", run.stopped},
-              {"prior", run.prior}};
+              {"prior", nullptr}};
+  // A run that ended before the prior was there went without.
+  if (run.search->there()) out["prior"] = *run.prior;
   AMK_TRY(best, impl.campaigns.best(run.campaign.id));
   AMK_TRY(baseline, impl.campaigns.baseline(run.campaign.id));
   out["best_config"] = best ? best->config : Json(nullptr);

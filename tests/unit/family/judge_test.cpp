@@ -235,3 +235,18 @@ TEST_CASE("ranking leaves out the proof, not the number") {
   config["smem_bytes_per_block"] = 1 << 20;
   CHECK_FALSE(toy->rank_us(config));
 }
+
+TEST_CASE("screening is near the rank, and the same whatever was asked before") {
+  const auto deep = opened("smollm2-135m", "h200"), again = opened("smollm2-135m", "h200");
+  Json config = deep->default_config();
+  const double screened = deep->screen_us(config).value(), ranked = deep->rank_us(config).value();
+  CHECK(screened == doctest::Approx(ranked).epsilon(0.01));
+  CHECK(deep->screen_us(config).value() == screened);  // although its rank is remembered
+  CHECK(again->screen_us(config).value() == screened);
+  config["smem_bytes_per_block"] = 1 << 20;
+  CHECK_FALSE(deep->screen_us(config));
+  for (const char* name : {"toy", "toy#attention", "det_gemm:fwd:256x256x256"}) {  // shallow, or cheap as it is
+    const auto workload = opened(name, "h200");
+    CHECK_MESSAGE(workload->screen_us(workload->default_config()).value() == workload->rank_us(workload->default_config()).value(), name);
+  }
+}

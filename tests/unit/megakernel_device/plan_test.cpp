@@ -4,9 +4,13 @@
 #include <map>
 #include <set>
 
+#include "core/base/json.h"
+#include "core/base/random.h"
 #include "core/model/load.h"
 #include "core/program/lower.h"
 #include "core/program/packing.h"
+#include "core/schedule/random_config.h"
+#include "core/target/gpu_target.h"
 #include "kernels/megakernel/device_plan.h"
 
 using namespace amk;
@@ -509,4 +513,33 @@ TEST_CASE("plan: several steps a launch, refused where the order between them is
   Program unseen = *lowered(spec_named("small"), config, kHopper);  // an append that nobody waits for
   for (Task& t : unseen.tasks) std::erase_if(t.waits, [&](const Wait& w) { return w.target == 0 && w.counter != unseen.tasks.back().signal; });
   CHECK(rule_of(plan_device(unseen, config, kHopper)) == "step-gate");
+}
+
+TEST_CASE("whether a program fits the device is what its plan says, in the same words") {
+  std::map<std::string, int> refused;
+  Rng rng(3);
+  for (const char* name : {"small", "smollm2-135m", "toy-2L"}) {
+    const ModelSpec spec = spec_named(name);
+    GpuTarget target = load_gpu_target("h200", std::filesystem::path(AMK_SOURCE_DIR) / "config" / "gpus").value();
+    const SearchSpace space = megakernel_space(spec, target, 1);
+    DeviceLimits smaller = kHopper;
+    smaller.smem_optin_bytes = 120'000;
+    for (int i = 0; i < 60; ++i) {
+      ScheduleConfig config = random_config(space, rng);
+      if (i % 10 == 0) config.kernel.tokens_per_launch = 4;
+      const auto program = lowered(spec, config, kHopper);
+      if (!program) continue;
+      for (const DeviceLimits& limits : {kHopper, smaller}) {
+        const auto plan = plan_device(*program, config, limits);
+        const Status fit = check_device_fit(*program, config, limits);
+        REQUIRE(fit.has_value() == plan.has_value());
+        if (plan) continue;
+        CHECK(fit.error().message == plan.error().message);
+        CHECK(fit.error().data == plan.error().data);
+        ++refused[rule_of(plan)];
+      }
+    }
+  }
+  CHECK(refused["shared-memory"] > 0);
+  CHECK(refused["ring-turn"] > 0);
 }

@@ -101,16 +101,16 @@ TEST_CASE("a corpus names the best configs that it was told, best first") {
 TEST_CASE("the race goes to whoever ranks unseen rows better") {
   const SearchSpace s = space();
   const auto rows = source("a", 200, cost, 1);
-  const LearnedPrior model_wrong = learn_prior(s, {}, {rows}, opposite, 1);
+  const LearnedPrior model_wrong = learn_prior(s, {}, {rows}, {opposite, {}}, 1);
   CHECK(model_wrong.report.chosen == "corpus");
   CHECK(*model_wrong.report.model_rank_correlation < 0);
   // Forty-five random rows teach less than the true formula.
-  const LearnedPrior model_right = learn_prior(s, {}, {source("few", 45, cost, 2)}, cost, 1);
+  const LearnedPrior model_right = learn_prior(s, {}, {source("few", 45, cost, 2)}, {cost, {}}, 1);
   CAPTURE(*model_right.report.corpus_rank_correlation);
   CAPTURE(*model_right.report.model_rank_correlation);
   CHECK(model_right.report.chosen == "cost-model");
   CHECK(agreement(*model_right.prior) > 0.7);
-  CHECK(learn_prior(s, {}, {}, cost, 1).report.chosen == "cost-model");
+  CHECK(learn_prior(s, {}, {}, {cost, {}}, 1).report.chosen == "cost-model");
   const LearnedPrior nothing = learn_prior(s, {}, {}, {}, 1);
   CHECK(nothing.prior == nullptr);
   CHECK(nothing.report.chosen == "none");
@@ -132,11 +132,25 @@ TEST_CASE("hopeless corpora teach nothing; learning is deterministic") {
   PriorSource failures;
   for (std::uint16_t i = 0; i < 8; ++i) failures.rows.push_back({{i, 0, 0}, std::nullopt});
   CHECK(learn_prior(s, {}, {failures}, {}, 1).prior == nullptr);
-  CHECK(learn_prior(
-            s, {}, {failures}, [](const Point&) { return std::numeric_limits<double>::quiet_NaN(); }, 1)
-            .prior == nullptr);
+  CHECK(learn_prior(s, {}, {failures}, {[](const Point&) { return std::numeric_limits<double>::quiet_NaN(); }, {}}, 1).prior == nullptr);
   const auto a = learn_prior(s, {}, {source("a", 80, cost, 1)}, {}, 5), b = learn_prior(s, {}, {source("a", 80, cost, 1)}, {}, 5);
   for (std::uint16_t i = 0; i < 8; ++i) CHECK(a.prior->score({i, i, i}) == b.prior->score({i, i, i}));
+}
+
+TEST_CASE("what the analytic model likes best is asked whether it runs, and has no score when it does not") {
+  const SearchSpace s = space();
+  // Half of the space looks good and does not run.
+  const auto runs = [](const Point& p) { return p[0] < 4; };
+  const LearnedPrior learned = learn_prior(s, {}, {}, {cost, runs}, 1);
+  REQUIRE(learned.prior);
+  // Of what runs the lowest cost is 10 + 9 + 0, at a = 3, b = 1; c is free.
+  const auto known = learned.prior->known_best(1);
+  REQUIRE(known.size() == 1);
+  CHECK(cost(learn_prior(s, {}, {}, {cost, {}}, 1).prior->known_best(1)[0]) == 10);
+  double best = 1e9;
+  for (const Point& p : learned.prior->known_best(20))
+    if (runs(p)) best = std::min(best, cost(p));
+  CHECK(best == 19);
 }
 
 TEST_CASE("the analytic model's best is found where it takes many knobs at once, each of which needs the one before") {
@@ -159,7 +173,7 @@ TEST_CASE("the analytic model's best is found where it takes many knobs at once,
       if (p[k] == 11) return std::numeric_limits<double>::quiet_NaN();  // refused
     return 100.0 - steps;
   };
-  const LearnedPrior learned = learn_prior(s, {}, {}, stairs, 1);
+  const LearnedPrior learned = learn_prior(s, {}, {}, {stairs, {}}, 1);
   REQUIRE(learned.prior);
   const auto best = learned.prior->known_best(1);
   REQUIRE(best.size() == 1);

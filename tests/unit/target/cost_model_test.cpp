@@ -350,6 +350,35 @@ TEST_CASE("longer contexts take longer, and equal inputs give equal predictions"
   }
 }
 
+TEST_CASE("a few layers tell what all of them take") {
+  const GpuTarget target = gpu("h200");
+  ModelSpec few = llama_1b();
+  REQUIRE(few.layers == 16);
+  few.layers = kFewLayers;
+  std::vector<double> all_us, told_us;
+  const auto compare = [&](const std::function<void(ScheduleConfig&)>& change) {
+    ScheduleConfig config;
+    change(config);
+    const Program all = lowered(llama_1b(), config, target, 512);
+    const double us = predict_us(all, config, target, 256);
+    CHECK(us == predict(all, config, target, 256).latency_us);
+    const double told = predict_deeper_us(lowered(few, config, target, 512), 16, config, target, 256);
+    CHECK(told == doctest::Approx(us).epsilon(0.02));
+    all_us.push_back(us);
+    told_us.push_back(told);
+  };
+  compare([](ScheduleConfig&) {});
+  compare([](ScheduleConfig& c) { c.smem_bytes_per_block = 0; });
+  compare([](ScheduleConfig& c) { c.page_allocation = PageAllocation::None; });
+  compare([](ScheduleConfig& c) { c.sm_assignment = SmAssignment::RoundRobin; });
+  compare([](ScheduleConfig& c) { c.kernel.publish = Publish::Flagged; });
+  compare([](ScheduleConfig& c) { c.kernel.gemv_path = GemvPath::Fma; });
+  compare([](ScheduleConfig& c) { c.gemv_n_tile = 64; });
+  for (std::size_t i = 0; i < all_us.size(); ++i)
+    for (std::size_t j = 0; j < all_us.size(); ++j)
+      if (all_us[i] < 0.98 * all_us[j]) CHECK(told_us[i] < told_us[j]);
+}
+
 TEST_CASE("bandwidth ranks the cards") {
   const ScheduleConfig config = [] {
     ScheduleConfig c;
