@@ -20,6 +20,7 @@ constexpr int kPartialFloatsAim = 1152;     // 16 units of 8 segments
 constexpr int kTile = amk_vm::kTile;
 constexpr int kSequencesAtOnce = 4;  // of one matrix instruction: device/segment.cuh
 // Registers of 384 threads, 168 each, when the producer's four warps keep 40 (device/memory.cuh): for vectors, and for each consumer thread.
+constexpr int kFinishThreads = 64;  // device/finishers.cuh
 constexpr int kDirectWarps = 8, kDirectGroup = 4, kDirectRegisters = 128, kConsumerRegisters = 232;
 static_assert(kMaxBatch == amk_vm::kMaxSequences);
 
@@ -189,6 +190,7 @@ class Planner {
     act_bytes_ = round_up(std::max(batch * act_stride_, merge), 128);
     down_segs_ = direct_segs(Matrix::Down, inter_, spec_.intermediate);
     o_segs_ = direct_segs(Matrix::O, q_, spec_.q_rows());
+    finishers_ = can_finish() && direct();
     if (down_segs_ > 0) return;
     const std::int64_t over = batch * wide_stride_ - act_bytes_;
     const std::int64_t left = slots_ - (slots_ == 0 ? 0 : (over + slot_bytes_ - 1) / slot_bytes_);
@@ -212,6 +214,15 @@ class Planner {
     act_bytes_ = round_up(std::max(vectors, merge), 128);
   }
 
+  // Several sequences on Hopper: the producer's spare warps finish rows (device/finishers.cuh), where there is only the one way to do it.
+  bool can_finish() const {
+    const Fusion& f = config_.fusion;
+    bool whole = f.qkv_rope_append && f.o_add && f.gate_up_silu && f.down_add && f.lm_head_argmax && !spec_.qk_norm && spec_.head_dim % kRowUnit == 0;
+    for (const Shape* s : {&hidden_, &q_, &inter_}) whole = whole && s->unit_sums == consumer_warps_;
+    return whole && program_.batch > 1 && consumer_warps_ == kDirectWarps;
+  }
+  int most_units() const { return can_finish() ? kFinishThreads / (program_.batch <= 2 ? 2 : program_.batch <= 4 ? 4 : 8) / 2 : kBatchUnitsMax; }
+
   // Several sequences' vectors of down, and of O, need not be staged where a warp's own part of them fits its registers, of which Hopper lets the
   // producer's warps give theirs away (device/gemv.cuh, direct_products). How many segments of a unit that is; 0: they are staged.
   int direct_segs(Matrix matrix, const Shape& shape, std::int64_t columns) const {
@@ -224,7 +235,7 @@ class Planner {
     if (!whole || segs * sets * group_ * 4 > kDirectRegisters) return 0;
     for (const Task& task : program_.tasks) {
       if (task.op != Opcode::Gemv || task.matrix != matrix) continue;
-      if ((task.row_end - task.row_begin + kRowUnit - 1) / kRowUnit > std::min(kBatchUnitsMax, partial_floats_ / shape.stride())) return 0;
+      if ((task.row_end - task.row_begin + kRowUnit - 1) / kRowUnit > std::min(most_units(), partial_floats_ / shape.stride())) return 0;
       for (const Region& r : task.reads)  // filled by the host, in its own order
         if (program_.buffers[static_cast<std::size_t>(r.buffer)].space == Space::Input) return 0;
     }
@@ -385,7 +396,7 @@ class Planner {
     const amk_vm::SharedLayout layout =
         amk_vm::shared_layout(static_cast<std::uint32_t>(slots_), static_cast<std::uint32_t>(slot_bytes_), static_cast<std::uint32_t>(act_bytes_),
                               static_cast<std::uint32_t>(program_.batch * partial_floats_), static_cast<std::uint32_t>(spec_.head_dim),
-                              static_cast<std::uint32_t>(config_.kernel.publish == Publish::Confirmed ? consumer_warps_ * 32 : 0),
+                              static_cast<std::uint32_t>(config_.kernel.publish == Publish::Confirmed ? finishers_ ? plan_.threads : consumer_warps_ * 32 : 0),
                               static_cast<std::uint32_t>(program_.batch), persistent_);
     plan_.shared_bytes = layout.tables + table_bytes_;
     if (plan_.shared_bytes <= limits_.smem_optin_bytes) return {};
@@ -463,6 +474,7 @@ class Planner {
     define("O_SEGS", o_segs_);
     define("MERGES_IN_O", config_.fusion.combine_o && program_.attention.splits > 1 ? 1 : 0);
     define("CONSUMER_REGISTERS", direct() ? kConsumerRegisters : 0);
+    define("FINISHERS", finishers_ ? 1 : 0);
     define("MMA", config_.kernel.gemv_path != GemvPath::Fma ? 1 : 0);
     define("SLICES", slices_ ? 1 : 0);
     define("PACKED", packed_ ? 1 : 0);
@@ -512,6 +524,7 @@ class Planner {
   int slot_arrivals_ = 1, partial_floats_ = 0;
   std::int64_t act_bytes_ = 0, act_stride_ = 0, wide_slots_ = 0, wide_stride_ = 0, table_bytes_ = 0, limbs_at_ = 0;
   int down_segs_ = 0, o_segs_ = 0;
+  bool finishers_ = false;
   bool direct() const { return down_segs_ > 0 || o_segs_ > 0; }
   std::uint32_t longest_queue_ = 1;
 };

@@ -25,6 +25,8 @@ constexpr float kEps = AMK_RMS_EPS;
 constexpr int kConsumerWarps = AMK_CONSUMER_WARPS, kConsumers = kConsumerWarps * 32;
 constexpr int kBlockThreads = kConsumers + 32;  // that work
 constexpr int kLaunchThreads = AMK_CONSUMER_REGISTERS > 0 ? kConsumers + 128 : kBlockThreads;
+// Two warps of the producer's group finish what consumers multiply (finishers.cuh).
+constexpr bool kFinishers = AMK_FINISHERS;
 constexpr int kSlots = AMK_RING_SLOTS, kSlotBytes = AMK_SLOT_BYTES, kWindow = AMK_WINDOW, kDepth = AMK_DEPTH,
               kBoost = AMK_BOOST;  // kSlots 0: direct loads
 constexpr int kKvBlock = AMK_KV_BLOCK, kSplits = AMK_SPLITS, kSplitStep = AMK_SPLIT_STEP;
@@ -61,6 +63,9 @@ constexpr bool kMergesInO = AMK_MERGES_IN_O;
 constexpr int kUnit = 8;         // rows of a unit: core/program/packing.h
 constexpr int kPartialTail = 4;  // floats behind a head's partial: maximum, sum, two unused
 constexpr int kBatchUnitsMax = 16;
+// Finishers: so many threads have a sequence, and each of them four rows of a batch.
+constexpr u32 kFinishQuads = kBatch <= 2 ? 32 : kBatch <= 4 ? 16 : 8;
+constexpr u32 kBatchUnits = kFinishers ? kFinishQuads / 2 : kBatchUnitsMax;
 constexpr int kSlotArrivals = AMK_SLOT_ARRIVALS;    // segments of a full chunk, at most
 constexpr int kPartialFloats = AMK_PARTIAL_FLOATS;  // of one sequence in one of the two buffers
 constexpr int kActBytes = AMK_ACT_BYTES;
@@ -115,7 +120,7 @@ constexpr Shape shape_of(u32 columns, u32 seg_blocks) {
   s.unit_stride = s.unit_sums * kUnit + kUnit;
   const u32 align = kQkNorm && columns == kHidden ? kHeadDim / kUnit : 1;  // a head's norm needs the whole head in one batch
   const u32 fit = kPartialFloats / s.unit_stride;
-  s.batch_units = (fit < kBatchUnitsMax ? fit : kBatchUnitsMax) / align * align;
+  s.batch_units = (fit < kBatchUnits ? fit : kBatchUnits) / align * align;
   s.skip_units = kConsumerWarps / s.segs;
   s.skip_segs = kConsumerWarps % s.segs;
   s.skip_chunks = kConsumerWarps / s.segs_per_chunk;

@@ -6,7 +6,7 @@
 
 namespace amk_vm {
 
-constexpr SharedLayout kShared = shared_layout(kSlots, kSlotBytes, kActBytes, kPartialFloats* kBatch, kHeadDim, kConfirmed ? kConsumers : 0, kBatch,
+constexpr SharedLayout kShared = shared_layout(kSlots, kSlotBytes, kActBytes, kPartialFloats* kBatch, kHeadDim, kConfirmed ? kFinishers ? kLaunchThreads : kConsumers : 0, kBatch,
                                                kPersistent ? kBlockThreads / 32 : 0);
 constexpr u32 kPollsPerCheck = 64;  // between looks at the clock: a poll is a trip to L2, a look is not free either
 
@@ -152,10 +152,11 @@ __device__ __forceinline__ bool wait_barrier_timed(const Block& block, const Par
 
 // The consumers' only look whether somebody else gave up: what they wait for comes from the producer, or from warps that wait for it or for a
 // counter.
-__device__ __forceinline__ void wait_barrier(const Block& block, u32 bar, u32 parity) {
+__device__ __forceinline__ bool wait_barrier(const Block& block, u32 bar, u32 parity) {  // false: somebody did
   while (!mbarrier_test(bar, parity)) {
-    if (block.aborted() != 0) return;
+    if (block.aborted() != 0) return false;
   }
+  return true;
 }
 
 // Acquire: what the counter's signals released is visible behind it. Confirmed stores are in L2, where all that they are read from is read, when they

@@ -32,8 +32,8 @@ __device__ __forceinline__ Best no_best() { return {-kInfinity, 0x7fffffffu}; }
 // One pair of a head, (i, i + head_dim / 2), rotated by the launch's position.
 __device__ __forceinline__ void rotate(const float* rope, u32 i, float first, float second, float& out_first, float& out_second) {
   const float c = rope[i], s = rope[kHeadDim / 2 + i];
-  out_first = first * c - second * s;
-  out_second = second * c + first * s;
+  out_first = fmaf(first, c, -(second * s));
+  out_second = fmaf(second, c, first * s);
 }
 
 struct Epilogue {
@@ -87,6 +87,12 @@ struct Epilogue {
       const float* scales = reinterpret_cast<const float*>(p.vectors + scale_offset(task.matrix, task.layer)) + first;
       scale = 4 * lane < count ? __ldg(reinterpret_cast<const float4*>(scales) + lane) : make_float4(0, 0, 0, 0);
     }
+  }
+
+  // Finishers add it: behind the sums of its unit.
+  __device__ __forceinline__ void hand_over(float* partials) const {
+    if ((task.fused & kFusedResidualAdd) != 0 && 4 * lane < count)
+      *reinterpret_cast<float4*>(partials + lane / 2 * shape.unit_stride + shape.unit_sums * kUnit + lane % 2 * 4) = residual;
   }
 
   // After a prefetch of the first batch by another.

@@ -24,12 +24,14 @@ struct Choice<false, A, B> {
 using WeightGroup = Choice<kInt8, Int8Group, Group>::Type;
 using VectorGroup = Choice<kInt8, Int8Vector, GroupVector>::Type;
 using RowSums = Choice<kInt8, Int8Sums, Sums>::Type;
+// Several sequences: of every unit that is not multiplied directly (direct_products) a warp has one segment, always of the same columns.
+constexpr bool kUnitsOfOneSegment = kDownSegs > 0 && kHiddenShape.segs == kConsumerWarps && kQShape.segs == kConsumerWarps && (kOneGroup || kPairGroups);
 // What of a step is left for the next one's latencies: where its unit's sums go when it is complete. A unit that goes on has its sums carried on.
 struct FloatPending {
   u32 at = 0;  // 0: the unit goes on
   __device__ __forceinline__ explicit FloatPending(u32) {}
   __device__ __forceinline__ void begin(Sums& mine, const Sums& before) const {
-    if (at == 0) {
+    if (!kUnitsOfOneSegment && at == 0) {
       mine = before;
     } else {
       mine.clear();
@@ -229,9 +231,14 @@ __device__ __forceinline__ float4 direct_products(const Block& block, const Para
   }
   trace_mark(p, index, kMarkComputed, thread_index() == 0);
   trace_starved(p, index);
+  if (kFinishers && warp < kBatch) epilogue.hand_over(block.partials(buffer, warp));
   __syncwarp();
   mbarrier_arrive_many(block.sums_full(buffer), 1, lane);
   if constexpr (kFullBarriers) consumer_barrier();
+  if constexpr (kFullBarriers && kFinishers) {
+    finish_handover();
+    finish_handover();
+  }
   ++consumer.batches;
   return epilogue.residual;
 }
@@ -301,7 +308,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   const u32 seg_vector_bytes = keep(shape.seg_vector_bytes), unit_stride = keep(shape.unit_stride * 4),
             column_stride = keep(shape.unit_sums == walk.unit_segs ? kUnit * 4 : 0);
   // All of this warp's segments: their piece of the vector stays in registers.
-  const bool same_columns = keep((groups == 1 || kPairGroups) && shape.skip_segs == 0) != 0;
+  const bool same_columns = kUnitsOfOneSegment || keep((groups == 1 || kPairGroups) && shape.skip_segs == 0) != 0;
   if (kPackedLayout && (same_columns || kInt8)) vector.load(act + walk.column * seg_vector_bytes, lane, stride);
   if (kPairGroups && same_columns) second.load(act + walk.column * seg_vector_bytes + kGroupBlocks * 128, lane, stride);
   RowSums sums, sums2;  // sums2: of every other step, where they are deferred
@@ -312,7 +319,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   if constexpr (kConsumerRegisters > 0) {
     if (direct) epilogue.resume(residual);
   }
-  const bool finishes = kBatch > 1 ? warp < kBatch : warp == kConsumerWarps - 1;
+  const bool finishes = kFinishers ? false : kBatch > 1 ? warp < kBatch : warp == kConsumerWarps - 1;
   // Several sequences: the n-th batch of rows, from `first` on, when all its sums are there.
   const bool one_batch = units <= batch_units;
   const auto finish_batch = [&](u32 first, u32 n) {
@@ -329,7 +336,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
     if constexpr (kBatch > 1 && kFullBarriers) consumer_barrier();
     if (kBatch > 1 && consumer.batches >= 2) wait_barrier(block, block.sums_empty(buffer), consumer.batches / 2 % 2 ^ 1);
     if (kBatch == 1 && !kFullBarriers && consumer.batches >= 2 && warp != kConsumerWarps - 1) barrier_wait(kPartialsEmpty + buffer);
-    if (kBatch == 1 ? warp == kConsumerWarps - 1 : finishes && one_batch) epilogue.prefetch(first * kSegRows, index);
+    if (kFinishers ? warp < kBatch : kBatch == 1 ? warp == kConsumerWarps - 1 : finishes && one_batch) epilogue.prefetch(first * kSegRows, index);
     float* partials = block.partials(buffer);
     if constexpr (kPackedLayout) {
       const u32 sums_at = keep(shared_address(partials) + (kBatch > 1 ? lane % 4 * kPartialFloats * 4 : 0)) +
@@ -422,9 +429,14 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
       // Copies come next where the vectors lay.
       if (wide && end == units) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
+      if (kFinishers && warp < kBatch) epilogue.hand_over(block.partials(buffer, warp));
       __syncwarp();
       mbarrier_arrive_many(block.sums_full(buffer), 1, lane);
       if constexpr (kFullBarriers) consumer_barrier();
+      if constexpr (kFullBarriers && kFinishers) {
+        finish_handover();
+        finish_handover();
+      }
       if (finishes && first > 0) finish_batch(first - batch_units, consumer.batches - 1);
     } else if (warp != kConsumerWarps - 1) {
       barrier_arrive(kPartialsFull + buffer);
@@ -439,7 +451,9 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
     }
     ++consumer.batches;
   }
-  if constexpr (kBatch > 1) {
+  if constexpr (kFinishers) {
+    // finish_tasks() does what is left.
+  } else if constexpr (kBatch > 1) {
     const auto signal = [&] {
       if (thread_index() == 0 && task.signal != kNoOffset)
         signal_counter(p.counters + task.signal * kCounterStride, (task.fused & kSignalsStep) != 0);
@@ -467,7 +481,8 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
     if (warp == kConsumerWarps - 1) epilogue.finish(index);
   }
   if constexpr (kSlots > 0) {
-    consumer.ring.pass((walk.segs + shape.segs_per_chunk - 1) / shape.segs_per_chunk, slots);
+    const u32 per_chunk = kBatch > 1 ? walk.chunk.segs : shape.segs_per_chunk;
+    consumer.ring.pass((walk.segs + per_chunk - 1) / per_chunk, slots);
     consumer.after_wide = wide;
   }
   return true;

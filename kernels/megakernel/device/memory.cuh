@@ -154,6 +154,29 @@ struct Publisher {
       plain(buffer + index * 4, v);
     }
   }
+  // Two neighbouring words, at a multiple of 8 bytes.
+  __device__ __forceinline__ void two(void* p, u32 a, u32 b) {
+    if constexpr (kConfirmed) {
+      u64 old;
+      asm volatile("atom.relaxed.gpu.global.exch.b64 %0, [%1], %2;" : "=l"(old) : "l"(p), "l"(static_cast<u64>(b) << 32 | a) : "memory");
+      reply |= static_cast<u32>(old);
+    } else {
+      asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(a), "r"(b) : "memory");
+    }
+  }
+  // Four neighbouring floats as they are, or as bf16.
+  __device__ __forceinline__ void quad(void* p, float4 v) {
+    if constexpr (kConfirmed) {
+      u64 old[2];
+      const u64 low = static_cast<u64>(__float_as_uint(v.y)) << 32 | __float_as_uint(v.x), high = static_cast<u64>(__float_as_uint(v.w)) << 32 | __float_as_uint(v.z);
+      asm volatile("atom.relaxed.gpu.global.exch.b64 %0, [%1], %2;" : "=l"(old[0]) : "l"(p), "l"(low) : "memory");
+      asm volatile("atom.relaxed.gpu.global.exch.b64 %0, [%1 + 8], %2;" : "=l"(old[1]) : "l"(p), "l"(high) : "memory");
+      reply |= static_cast<u32>(old[0]) | static_cast<u32>(old[1]);
+    } else {
+      asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(p), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
+    }
+  }
+  __device__ __forceinline__ void bf16_quad(void* p, float4 v) { two(p, pack_bf16(v.x, v.y), pack_bf16(v.z, v.w)); }
   // Word of the KV cache or the logits: read in this launch only by tasks that wait for it, or (flagged) in later launches.
   __device__ __forceinline__ void outside(void* p, u32 v) {
     if constexpr (kConfirmed) {
@@ -233,6 +256,8 @@ __device__ __forceinline__ void finishers_barrier(bool first) {
     asm volatile("bar.arrive 3, %0;" ::"n"(Sequences * 32) : "memory");
   }
 }
+// In a build for racecheck: consumers and finishers meet where sums are handed over, and where they have been read.
+__device__ __forceinline__ void finish_handover() { asm volatile("bar.sync 5, %0;" ::"n"(kConsumers + 64) : "memory"); }
 __device__ __forceinline__ void consumer_barrier() { asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory"); }
 
 __device__ __forceinline__ void mbarrier_init(u32 bar, int arrivals) {

@@ -1,6 +1,7 @@
 // The megakernel: one block a multiprocessor, resident for a whole decode step, or several, walking its own list of tasks. docs/megakernel-vm.md.
 #include "attention_mma.cuh"
 #include "elementwise.cuh"
+#include "finishers.cuh"
 #include "gemv.cuh"
 #if AMK_SLICES
 #include "slices.cuh"
@@ -64,6 +65,8 @@ __device__ __forceinline__ void consume(const Block& block, const Params& p, u32
   if (threadIdx.x == 0 && block.aborted() != 0) report_abort(block, p);
 }
 
+constexpr u32 kTableThreads = kBlockThreads + (kFinishers ? kFinishThreads : 0);  // who waits for the tables, and the producer, which does not
+
 extern "C" __global__ void __launch_bounds__(kLaunchThreads, 1) amk_megakernel(const __grid_constant__ Params p) {
   const Block block;
   const QueueDesc queue = p.queues[block.sm()];
@@ -75,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(kLaunchThreads, 1) amk_megakernel(c
     }
     for (u32 b = 0; kBatch > 1 && b < 2; ++b) {
       mbarrier_init(block.sums_full(b), kConsumerWarps * kArrivingLanes);
-      mbarrier_init(block.sums_empty(b), kBatch * kArrivingLanes);
+      mbarrier_init(block.sums_empty(b), (kFinishers ? 2 : kBatch) * kArrivingLanes);
     }
     block.aborted() = 0;
     block.leave() = 0;
@@ -95,10 +98,16 @@ extern "C" __global__ void __launch_bounds__(kLaunchThreads, 1) amk_megakernel(c
   }
   if (threadIdx.x >= kConsumers) {
     give_registers();
-    if (kLaunchThreads > kBlockThreads && threadIdx.x >= kBlockThreads) return;
+    if (kLaunchThreads > kBlockThreads && threadIdx.x >= kBlockThreads) {
+      if (kFinishers && threadIdx.x < kBlockThreads + kFinishThreads) {
+        asm volatile("bar.sync 2, %0;" ::"n"(kTableThreads) : "memory");
+        finish_tasks(block, p, queue.task_count);
+      }
+      return;
+    }
     __syncwarp();
     // Arrives without waiting: it needs none of the tables that the others load.
-    asm volatile("bar.arrive 2, %0;" ::"n"(kBlockThreads) : "memory");
+    asm volatile("bar.arrive 2, %0;" ::"n"(kTableThreads) : "memory");
     produce(block, p, queue);
     return;
   }
@@ -113,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(kLaunchThreads, 1) amk_megakernel(c
   for (u32 s = 0; s < kBatch; ++s)
     for (u32 i = threadIdx.x; i < kHeadDim; i += kConsumers)
       rope[s * kHeadDim + i] = __ldg(p.rope + static_cast<u64>(position_at(p, s, 0)) * kHeadDim + i);
-  asm volatile("bar.sync 2, %0;" ::"n"(kBlockThreads) : "memory");
+  asm volatile("bar.sync 2, %0;" ::"n"(kTableThreads) : "memory");
   consume(block, p, queue.task_count);
 }
 
