@@ -50,6 +50,8 @@ struct Block {
   // Several sequences: all warps' sums of a batch of rows are in buffer b; every sequence's warp has read them.
   __device__ __forceinline__ u32 sums_full(u32 b) const { return base() + kShared.partial_barriers + b * 8; }
   __device__ __forceinline__ u32 sums_empty(u32 b) const { return base() + kShared.partial_barriers + (2 + b) * 8; }
+  // Both warps that finish rows have stored a task's.
+  __device__ __forceinline__ u32 rows_stored() const { return base() + kShared.partial_barriers + 32; }
   __device__ __forceinline__ u32 sink() const { return base() + kShared.sinks + thread_index() * 4; }  // confirmed: a word a thread
   __device__ __forceinline__ volatile int& leave() const { return *reinterpret_cast<volatile int*>(shared_base + kShared.control + 8); }
   __device__ __forceinline__ volatile int& aborted() const { return *reinterpret_cast<volatile int*>(shared_base + kShared.control); }

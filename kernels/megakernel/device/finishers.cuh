@@ -112,7 +112,7 @@ __device__ __forceinline__ void finish_tasks(const Block& block, const Params& p
   const u32 thread = thread_index() - kBlockThreads, lane = thread % 32, quad = thread % kFinishQuads, seq = thread / kFinishQuads;
   const u32 sums_at = shared_address(block.partials(0)) + (seq * kPartialFloats + quad / 2 * kFinishStride + quad % 2 * 4) * 4;
   const bool leader = thread == 0;
-  u32 batches = 0, index = 0;
+  u32 batches = 0, stored = 0, index = 0;
   const u32 tasks = kPersistent ? task_count * p.steps : task_count;
 #pragma unroll 1
   for (u32 n = 0; n < tasks; ++n, index = index + 1 == task_count ? 0 : index + 1) {
@@ -161,7 +161,10 @@ __device__ __forceinline__ void finish_tasks(const Block& block, const Params& p
     }
     if (matrix == kLmHead) rows.write_best(task, quad);
     rows.out.settle(block.sink());
-    asm volatile("bar.sync 4, %0;" ::"n"(kFinishThreads) : "memory");
+    // No named barrier: one of the two warps may have left.
+    __syncwarp();
+    mbarrier_arrive_many(block.rows_stored(), 1, lane);
+    if (!wait_barrier(block, block.rows_stored(), stored++ % 2)) return;
     if (leader && task.signal != kNoOffset) signal_counter(p.counters + task.signal * kCounterStride, (task.fused & kSignalsStep) != 0);
     trace_mark(p, index, kMarkPublished, leader);
   }

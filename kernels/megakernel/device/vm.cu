@@ -80,6 +80,7 @@ extern "C" __global__ void __launch_bounds__(kLaunchThreads, 1) amk_megakernel(c
       mbarrier_init(block.sums_full(b), kConsumerWarps * kArrivingLanes);
       mbarrier_init(block.sums_empty(b), (kFinishers ? 2 : kBatch) * kArrivingLanes);
     }
+    if constexpr (kFinishers) mbarrier_init(block.rows_stored(), 2 * kArrivingLanes);
     block.aborted() = 0;
     block.leave() = 0;
     block.finished_tasks() = 0;
