@@ -19,9 +19,11 @@ constexpr int kLimbs = 3, kHeldPieces = 8;  // device/fixed_point.cuh
 constexpr int kPartialFloatsAim = 1152;     // 16 units of 8 segments
 constexpr int kTile = amk_vm::kTile;
 constexpr int kSequencesAtOnce = 4;  // of one matrix instruction: device/segment.cuh
-// Registers of 384 threads, 168 each, when the producer's four warps keep 40 (device/memory.cuh): for vectors, and for each consumer thread.
+// Registers of 384 threads, 168 each, when the producer's four warps keep 40, or 56 where two of them finish rows (device/memory.cuh): for vectors, and
+// for each consumer thread.
 constexpr int kFinishThreads = 64;  // device/finishers.cuh
-constexpr int kDirectWarps = 8, kDirectGroup = 4, kDirectRegisters = 128, kConsumerRegisters = 232;
+constexpr int kNormByPairs = 2048;   // device/stage.cuh
+constexpr int kDirectWarps = 8, kDirectGroup = 4, kDirectRegisters = 128, kConsumerRegisters = 232, kFinisherRegisters = 224;
 static_assert(kMaxBatch == amk_vm::kMaxSequences);
 
 int type_number(DType t) { return t == DType::F32 ? 0 : t == DType::F16 ? 1 : 2; }
@@ -223,6 +225,15 @@ class Planner {
   }
   int most_units() const { return can_finish() ? kFinishThreads / (program_.batch <= 2 ? 2 : program_.batch <= 4 ? 4 : 8) / 2 : kBatchUnitsMax; }
 
+  // Norms straight to the registers of products, which keep the residual in an order of their own: where nobody else reads or writes it.
+  bool norm_direct() const {
+    const Fusion& f = config_.fusion;
+    bool own = finishers_ && f.norm_qkv && f.norm_gate_up && f.norm_lm_head && down_segs_ > 0 && o_segs_ > 0 && spec_.hidden == kNormByPairs &&
+               hidden_.segs_per_unit == consumer_warps_ && q_.segs_per_unit == consumer_warps_;
+    for (const Buffer& b : program_.buffers) own = own && !given(b);
+    return own;
+  }
+
   // Several sequences' vectors of down, and of O, need not be staged where a warp's own part of them fits its registers, of which Hopper lets the
   // producer's warps give theirs away (device/gemv.cuh, direct_products). How many segments of a unit that is; 0: they are staged.
   int direct_segs(Matrix matrix, const Shape& shape, std::int64_t columns) const {
@@ -280,9 +291,10 @@ class Planner {
   }
 
   // Vectors that the host fills before a launch (core/program/lower_instruction.h); a given cache is the sequence's.
+  static bool given(const Buffer& b) { return b.space == Space::Input && b.dtype != DType::I32 && b.shape.size() == 1; }
   void place_given() {
     for (const Buffer& b : program_.buffers) {
-      if (b.space != Space::Input || b.dtype == DType::I32 || b.shape.size() != 1) continue;
+      if (!given(b)) continue;
       const std::int64_t bytes = program_.storages[static_cast<std::size_t>(b.storage)].bytes;
       plan_.storages[static_cast<std::size_t>(b.storage)] = {plan_.activation_bytes, bytes};
       plan_.activation_bytes = round_up(plan_.activation_bytes + bytes, 128) + kGuardBytes;
@@ -473,8 +485,9 @@ class Planner {
     define("DOWN_SEGS", down_segs_);
     define("O_SEGS", o_segs_);
     define("MERGES_IN_O", config_.fusion.combine_o && program_.attention.splits > 1 ? 1 : 0);
-    define("CONSUMER_REGISTERS", direct() ? kConsumerRegisters : 0);
+    define("CONSUMER_REGISTERS", finishers_ ? kFinisherRegisters : direct() ? kConsumerRegisters : 0);
     define("FINISHERS", finishers_ ? 1 : 0);
+    define("NORM_DIRECT", norm_direct() ? 1 : 0);
     define("MMA", config_.kernel.gemv_path != GemvPath::Fma ? 1 : 0);
     define("SLICES", slices_ ? 1 : 0);
     define("PACKED", packed_ ? 1 : 0);

@@ -188,6 +188,15 @@ __device__ __forceinline__ float* logits_of(const Params& p, u32 seq) {
 // The one sequence of an attention or argmax task.
 __device__ __forceinline__ u32 sequence_of(const TaskDesc& task) { return kBatch == 1 ? 0 : task.matrix; }
 
+// Several sequences whose norms go to registers: where an even element of the residual lies, so that the lanes of products load it as they need it. Of
+// every 64 columns: the m-th even or odd pair of the t-th sixteen.
+constexpr bool kNormDirect = AMK_NORM_DIRECT;
+__device__ __forceinline__ u32 residual_order(u32 element) {
+  if constexpr (!kNormDirect) return element;
+  const u32 t = element % 64 / 16, m = element % 16 / 4, odd = element % 4 / 2;
+  return element / 64 * 64 + m / 2 * 32 + odd * 16 + t * 4 + m % 2 * 2;
+}
+
 __device__ __forceinline__ float bf16_low(u32 pair) { return __uint_as_float(pair << 16); }
 __device__ __forceinline__ float bf16_high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
 __device__ __forceinline__ u32 pack_bf16(float low, float high) {

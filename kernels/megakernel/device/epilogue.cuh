@@ -72,6 +72,10 @@ struct Epilogue {
       load_packets(
           block, p, index, tag_base(p) + task.residual_tag, one, [&](int) { return buffer + (first + 4 * lane) * 8; }, [](int) { return true; });
       v = one[0].words();
+    } else if constexpr (kNormDirect) {
+      const u8* at = buffer + residual_order(first + 4 * lane) * 4;
+      const uint2 low = load_l2_8_if(at, true), high = load_l2_8_if(at + 64, true);
+      v = make_uint4(low.x, low.y, high.x, high.y);
     } else {
       v = load_l2_16(buffer + (first + 4 * lane) * 4);
     }

@@ -79,7 +79,8 @@ struct Finisher {
 
   __device__ __forceinline__ void write_rows(const TaskDesc& task, float4 sum) {
     if (!there) return;
-    out.quad(p.activations + task.output + seq * slice_bytes<kF32>(kHidden) + row * 4, sum);
+    u8* at = p.activations + task.output + seq * slice_bytes<kF32>(kHidden) + residual_order(row) * 4;
+    out.pairs(at, at + (kNormDirect ? 64 : 8), sum);
   }
 
   __device__ __forceinline__ void write_logits(float4 sum, u32 end) {

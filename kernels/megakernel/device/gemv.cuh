@@ -284,7 +284,18 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
     if (walk.seg + kConsumerWarps < walk.segs)
       prefetch_segment(walk.direct + static_cast<u64>(walk.seg + kConsumerWarps) * walk.chunk.seg_bytes, walk.chunk.seg_bytes, lane);
   }
-  if (!stage(block, p, task, shape, vectors, index)) return false;
+  VectorGroup vector, second;  // second: of two groups a segment, the second's
+  const auto clear_vectors = [&] {
+    vector.clear();
+    if constexpr (kPairGroups) second.clear();
+  };
+  const bool normed = kNormDirect && (task.fused & kFusedNorm) != 0;
+  if constexpr (kNormDirect) {
+    clear_vectors();
+    if (!(normed ? stage_norms_direct(block, p, task, index, vector, second) : stage(block, p, task, shape, vectors, index))) return false;
+  } else {
+    if (!stage(block, p, task, shape, vectors, index)) return false;
+  }
   trace_mark(p, index, kMarkStaged, thread_index() == 0);
   if (kPackedLayout && !hoist) open_first();
   trace_mark(p, index, kMarkFirstData, thread_index() == 0);
@@ -301,16 +312,23 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
         residual = direct_products<at_least_one(kOSegs), OPieces>(block, p, task, shape, index, walk, source, here, there, consumer, units);
     }
   }
-  VectorGroup vector, second;  // second: of two groups a segment, the second's
-  vector.clear();
-  if constexpr (kPairGroups) second.clear();
+  const auto leave = [&] {
+    if constexpr (kSlots > 0) {
+      const u32 per_chunk = kBatch > 1 ? walk.chunk.segs : shape.segs_per_chunk;
+      consumer.ring.pass((walk.segs + per_chunk - 1) / per_chunk, slots);
+      consumer.after_wide = wide;
+    }
+    return true;
+  };
+  if (kFinishers && direct) return leave();
+  if constexpr (!kNormDirect) clear_vectors();
   // Held: the compiler would load them anew in every step, by a run-time index, and wait.
   const u32 seg_vector_bytes = keep(shape.seg_vector_bytes), unit_stride = keep(shape.unit_stride * 4),
             column_stride = keep(shape.unit_sums == walk.unit_segs ? kUnit * 4 : 0);
   // All of this warp's segments: their piece of the vector stays in registers.
   const bool same_columns = kUnitsOfOneSegment || keep((groups == 1 || kPairGroups) && shape.skip_segs == 0) != 0;
-  if (kPackedLayout && (same_columns || kInt8)) vector.load(act + walk.column * seg_vector_bytes, lane, stride);
-  if (kPairGroups && same_columns) second.load(act + walk.column * seg_vector_bytes + kGroupBlocks * 128, lane, stride);
+  if (kPackedLayout && (same_columns || kInt8) && !normed) vector.load(act + walk.column * seg_vector_bytes, lane, stride);
+  if (kPairGroups && same_columns && !normed) second.load(act + walk.column * seg_vector_bytes + kGroupBlocks * 128, lane, stride);
   RowSums sums, sums2;  // sums2: of every other step, where they are deferred
   sums.clear();
   sums2.clear();
@@ -480,12 +498,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   } else {
     if (warp == kConsumerWarps - 1) epilogue.finish(index);
   }
-  if constexpr (kSlots > 0) {
-    const u32 per_chunk = kBatch > 1 ? walk.chunk.segs : shape.segs_per_chunk;
-    consumer.ring.pass((walk.segs + per_chunk - 1) / per_chunk, slots);
-    consumer.after_wide = wide;
-  }
-  return true;
+  return leave();
 }
 
 }  // namespace amk_vm

@@ -164,16 +164,17 @@ struct Publisher {
       asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(a), "r"(b) : "memory");
     }
   }
-  // Four neighbouring floats as they are, or as bf16.
-  __device__ __forceinline__ void quad(void* p, float4 v) {
+  // Two neighbouring floats each.
+  __device__ __forceinline__ void pairs(void* p, void* q, float4 v) {
     if constexpr (kConfirmed) {
       u64 old[2];
       const u64 low = static_cast<u64>(__float_as_uint(v.y)) << 32 | __float_as_uint(v.x), high = static_cast<u64>(__float_as_uint(v.w)) << 32 | __float_as_uint(v.z);
       asm volatile("atom.relaxed.gpu.global.exch.b64 %0, [%1], %2;" : "=l"(old[0]) : "l"(p), "l"(low) : "memory");
-      asm volatile("atom.relaxed.gpu.global.exch.b64 %0, [%1 + 8], %2;" : "=l"(old[1]) : "l"(p), "l"(high) : "memory");
+      asm volatile("atom.relaxed.gpu.global.exch.b64 %0, [%1], %2;" : "=l"(old[1]) : "l"(q), "l"(high) : "memory");
       reply |= static_cast<u32>(old[0]) | static_cast<u32>(old[1]);
     } else {
-      asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(p), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
+      asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(p), "f"(v.x), "f"(v.y) : "memory");
+      asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(q), "f"(v.z), "f"(v.w) : "memory");
     }
   }
   __device__ __forceinline__ void bf16_quad(void* p, float4 v) { two(p, pack_bf16(v.x, v.y), pack_bf16(v.z, v.w)); }
@@ -301,7 +302,7 @@ __device__ __forceinline__ void mbarrier_arrive_many(u32 bar, u32 count, u32 lan
 __device__ __forceinline__ u32 pair_order(u32 element) { return element / 16 * 16 + element % 4 / 2 * 8 + element % 16 / 4 * 2; }
 
 // Registers go from the producer's four warps, three of which only bring theirs, to the consumers'. An instruction of four warps together.
-constexpr int kProducerRegisters = 40;
+constexpr int kProducerRegisters = kFinishers ? 56 : 40;
 __device__ __forceinline__ void give_registers() {
 #if __CUDA_ARCH__ >= 900
   if constexpr (kConsumerRegisters > 0) {

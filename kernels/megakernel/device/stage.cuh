@@ -44,6 +44,28 @@ __device__ __forceinline__ WaitKind wait_kind(u32 words) { return kFlagged && wo
 // In one function, so that every use adds up in the same order.
 __device__ __forceinline__ float add_squares(float sum, float4 v) { return sum + (v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w); }
 
+// The sum of squares of a norm is a tree whose order every kernel of a width keeps. Where eight warps have 256 columns each it is made of the sums of
+// pairs, so that a warp may also have them as products take them (stage_batch.cuh, stage_norms_direct): quad 16 j + 4 t + m of a warp's 64 holds pairs
+// (j, t, m) of two kinds, even and odd; of each kind added up by j, m and t, then both kinds, then the warps.
+constexpr bool kNormByPairs = kHidden == 2048 && kConsumers == 256;
+// Of a thread, the i-th of its quads.
+__device__ __forceinline__ u32 norm_quad(u32 thread, u32 i) {
+  if constexpr (kNormByPairs) return thread / 32 * 64 + i * 32 + thread % 32;
+  return thread + i * kConsumers;
+}
+__device__ __forceinline__ float pair_squares(float a, float b) { return fmaf(b, b, a * a); }
+// Of a warp's 64 quads, of which each lane has two.
+__device__ __forceinline__ float warp_squares(float4 low, float4 high) {
+  float even = pair_squares(low.x, low.y) + pair_squares(high.x, high.y), odd = pair_squares(low.z, low.w) + pair_squares(high.z, high.w);
+#pragma unroll
+  for (int i = 0; i < 5; ++i) {
+    const int d = i == 0 ? 16 : 1 << (i - 1);
+    even += __shfl_xor_sync(0xffffffffu, even, d);
+    odd += __shfl_xor_sync(0xffffffffu, odd, d);
+  }
+  return even + odd;
+}
+
 // RMSNorm of the fp32 residual. Each thread holds what it read until the sum over all is known.
 __device__ __forceinline__ bool stage_norm(const Block& block, const Params& p, const TaskDesc& task, u32 index) {
   constexpr u32 kQuads = kHidden / 4, kEach = (kQuads + kConsumers - 1) / kConsumers;
@@ -56,12 +78,12 @@ __device__ __forceinline__ bool stage_norm(const Block& block, const Params& p, 
   if constexpr (kHold) {
 #pragma unroll
     for (u32 i = 0; i < kEach; ++i) {
-      const u32 quad = thread + i * kConsumers;
+      const u32 quad = norm_quad(thread, i);
       weight[i] = quad < kQuads ? vector4(norm, quad * 4) : make_float4(0, 0, 0, 0);
     }
   }
   const bool stays = wait_dependencies(block, p, task, index, wait_kind(kHidden));  // looked at when the loads are on their way
-  const auto weight_of = [&](u32 i) { return kHold ? weight[kHold ? i : 0] : vector4(norm, (thread + i * kConsumers) * 4); };
+  const auto weight_of = [&](u32 i) { return kHold ? weight[kHold ? i : 0] : vector4(norm, norm_quad(thread, i) * 4); };
   const auto product = [](float4 a, float4 b) { return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w); };
   const auto as_floats = [](uint4 v) { return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w)); };
   const auto read = [&](u32 quad) {
@@ -78,26 +100,30 @@ __device__ __forceinline__ bool stage_norm(const Block& block, const Params& p, 
   u32 largest = 0;  // of the elements before the scale that all have in common
   if constexpr (kHold && kFlagged) {
     Packets packets[kHeld];
-    const auto wanted = [&](int i) { return thread + i * kConsumers < kQuads; };
+    const auto wanted = [&](int i) { return norm_quad(thread, i) < kQuads; };
     load_packets(
-        block, p, index, tag_base(p) + task.input_tag, packets, [&](int i) { return input + (thread + i * kConsumers) * 32; }, wanted);
+        block, p, index, tag_base(p) + task.input_tag, packets, [&](int i) { return input + norm_quad(thread, i) * 32; }, wanted);
 #pragma unroll
     for (u32 i = 0; i < kEach; ++i) value[i] = as_floats(packets[i].words());
   } else if constexpr (kHold) {
 #pragma unroll
-    for (u32 i = 0; i < kEach; ++i) value[i] = as_floats(load_l2_16_if(input + (thread + i * kConsumers) * 16, thread + i * kConsumers < kQuads));
+    for (u32 i = 0; i < kEach; ++i) value[i] = as_floats(load_l2_16_if(input + norm_quad(thread, i) * 16, norm_quad(thread, i) < kQuads));
   }
   if (!stays) return false;
 #pragma unroll
   for (u32 i = 0; i < kEach; ++i) {
-    const u32 quad = thread + i * kConsumers;
+    const u32 quad = norm_quad(thread, i);
     if (quad >= kQuads) break;
     const float4 v = kHold ? value[kHold ? i : 0] : read(quad);
-    squares = add_squares(squares, v);
+    if constexpr (!kNormByPairs) squares = add_squares(squares, v);
     if constexpr (kLimbsDirect) largest = larger(largest, product(v, weight_of(i)));
   }
   if constexpr (kLimbsDirect) offer_largest(offers(block), largest);
-  squares = warp_sum(squares);
+  if constexpr (kNormByPairs) {
+    squares = warp_squares(value[0], value[kHeld - 1]);
+  } else {
+    squares = warp_sum(squares);
+  }
   if (thread % 32 == 0) block.scratch()[thread / 32] = squares;
   consumer_barrier();
   float total = 0.0f;
@@ -111,7 +137,7 @@ __device__ __forceinline__ bool stage_norm(const Block& block, const Params& p, 
   }
 #pragma unroll
   for (u32 i = 0; i < kEach; ++i) {
-    const u32 quad = thread + i * kConsumers;
+    const u32 quad = norm_quad(thread, i);
     if (quad >= kQuads) break;
     const float4 v = kHold ? value[kHold ? i : 0] : read(quad);
     const float4 w = weight_of(i);

@@ -2,6 +2,7 @@
 // of several sequences on their way at once. And stage(), which chooses.
 #pragma once
 
+#include "segment.cuh"
 #include "stage.cuh"
 
 namespace amk_vm {
@@ -36,7 +37,7 @@ __device__ __forceinline__ float sum_of_warp_sums(const float (&v)[8], u32 lane)
 // A warp a sequence, where it can hold one: nothing passes between warps but the vectors. The sums are those of stage_norm, whose thread 32 w + lane
 // of warp w adds up quads that this lane has too.
 constexpr u32 kNormQuads = kHidden / 128;  // of a lane
-constexpr bool kNormByWarp = kBatch > 1 && kConsumerRegisters > 0 && kConsumerWarps == 8 && kHidden % 128 == 0 && kNormQuads <= 16;
+constexpr bool kNormByWarp = kBatch > 1 && kConsumerRegisters > 0 && kConsumerWarps == 8 && kHidden % 128 == 0 && kNormQuads <= 16 && !kNormByPairs;
 __device__ __forceinline__ bool stage_norms_by_warp(const Block& block, const Params& p, const TaskDesc& task, const Vectors& vectors, u32 index) {
   constexpr u32 kQuads = kNormQuads > 0 && kNormQuads <= 16 ? kNormQuads : 1;
   const u32 warp = thread_index() / 32, lane = thread_index() % 32;
@@ -72,6 +73,78 @@ __device__ __forceinline__ bool stage_norms_by_warp(const Block& block, const Pa
   return true;
 }
 
+// Each warp its own columns of all sequences, as products take them: only the sums of squares pass between warps, and nothing is staged. The residual
+// lies in the order in which a warp's lanes load it, 128 bytes a sequence at once (base.cuh, residual_order).
+__device__ __forceinline__ bool stage_norms_direct(const Block& block, const Params& p, const TaskDesc& task, u32 index, GroupVector& first,
+                                                   GroupVector& second) {
+  constexpr u32 kParts = kPairGroups ? 2 : 1, kColumns = 256 / 64;
+  static_assert(!kNormDirect || (kNormByPairs && kParts * kGroupBlocks == kColumns), "a segment a warp");
+  const u32 warp = thread_index() / 32, lane = thread_index() % 32, t = lane % 4, half = lane / 4 % 2, seq = lane / 8;
+  // Pairs m of this lane's 16 columns of block j, two bf16 each.
+  u32 weight[kColumns][4];
+#pragma unroll
+  for (u32 j = 0; j < kColumns; ++j) {
+#pragma unroll
+    for (u32 m = 0; m < 4; ++m)
+      weight[j][m] = __ldg(reinterpret_cast<const u32*>(p.vectors + task.norm) + warp * 128 + j * 32 + t * 8 + m * 2 + half);
+  }
+  constexpr u32 kSlice = slice_bytes<kF32>(kHidden);
+  const u8* input = keep(p.activations + task.input + seq * kSlice + warp * 1024 + lane % 8 * 16);
+  const bool stays = wait_dependencies(block, p, task, index);
+  float4 value[kSets][kColumns][2];
+#pragma unroll
+  for (u32 set = 0; set < kSets; ++set) {
+#pragma unroll
+    for (u32 j = 0; j < kColumns; ++j) {
+#pragma unroll
+      for (u32 k = 0; k < 2; ++k) {
+        const u8* from = input + set * 4 * kSlice + j * 256 + k * 128;
+        const uint4 v = set * 4 + 4 <= kBatch ? load_l2_16(from) : load_l2_16_if(from, set * 4 + seq < kBatch);
+        value[set][j][k] = make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
+      }
+    }
+  }
+  if (!stays) return false;
+#pragma unroll
+  for (u32 set = 0; set < kSets; ++set) {
+    const float4(&v)[kColumns][2] = value[set];
+    float of_m[4];  // pair m is half of quad m / 2
+#pragma unroll
+    for (u32 m = 0; m < 4; ++m) {
+      const auto squares = [&](u32 j) { return m % 2 == 0 ? pair_squares(v[j][m / 2].x, v[j][m / 2].y) : pair_squares(v[j][m / 2].z, v[j][m / 2].w); };
+      of_m[m] = (squares(0) + squares(2)) + (squares(1) + squares(3));
+    }
+    float sum = (of_m[0] + of_m[1]) + (of_m[2] + of_m[3]);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 4);
+    if (lane % 8 == 0 && set * 4 + seq < kBatch) block.scratch(set * 4 + seq)[warp] = sum;
+  }
+  consumer_barrier();
+#pragma unroll
+  for (u32 set = 0; set < kSets; ++set) {
+    const u32 own = set * 4 + seq < kBatch ? set * 4 + seq : 0;
+    const float4 low = *reinterpret_cast<const float4*>(block.scratch(own)), high = *reinterpret_cast<const float4*>(block.scratch(own) + 4);
+    const float parts[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    float total = 0.0f;
+#pragma unroll
+    for (u32 w = 0; w < 8; ++w) total += parts[w];
+    const float scale = rsqrtf(total / static_cast<float>(kHidden) + kEps);
+#pragma unroll
+    for (u32 j = 0; j < kColumns; ++j) {
+      const auto pair = [&](u32 m) {
+        const float4 v = value[set][j][m / 2];
+        float a, b;
+        unpack_pair<kWeightType>(weight[j][m], a, b);
+        return pack_pair<kWeightType>((m % 2 == 0 ? v.x : v.z) * scale * a, (m % 2 == 0 ? v.y : v.w) * scale * b);
+      };
+      GroupVector& to = kParts == 2 && j >= kGroupBlocks ? second : first;
+      to.x[set * kGroupBlocks + j % kGroupBlocks] = make_uint4(pair(0), pair(1), pair(2), pair(3));
+    }
+  }
+  return true;
+}
+
 __device__ __forceinline__ bool stage_norms(const Block& block, const Params& p, const TaskDesc& task, const Vectors& vectors, u32 index) {
   constexpr u32 kQuads = kHidden / 4, kEach = (kQuads + kConsumers - 1) / kConsumers;
   constexpr u32 kSeqs = less(kBatch, at_least_one((kFlagged ? kHeldPieces / 2 : kHeldPieces) / kEach));
@@ -83,16 +156,16 @@ __device__ __forceinline__ bool stage_norms(const Block& block, const Params& p,
   if constexpr (kHoldWeight) {
 #pragma unroll
     for (u32 e = 0; e < kEach; ++e) {
-      const u32 quad = thread + e * kConsumers;
+      const u32 quad = norm_quad(thread, e);
       weight[e] = quad < kQuads ? vector4(norm, quad * 4) : make_float4(0, 0, 0, 0);
     }
   }
   if (!wait_dependencies(block, p, task, index, wait_kind(kBatch * kHidden))) return false;
 #pragma unroll 1
   for (u32 base = 0; base < kBatch; base += kSeqs) {
-    const auto wanted = [&](int i) { return base + i / kEach < kBatch && thread + i % kEach * kConsumers < kQuads; };
+    const auto wanted = [&](int i) { return base + i / kEach < kBatch && norm_quad(thread, i % kEach) < kQuads; };
     const auto from = [&](int i) {
-      return input + (base + i / kEach) * slice_bytes<kF32>(kHidden) + (thread + i % kEach * kConsumers) * (kFlagged ? 32 : 16);
+      return input + (base + i / kEach) * slice_bytes<kF32>(kHidden) + norm_quad(thread, i % kEach) * (kFlagged ? 32 : 16);
     };
     uint4 value[kSeqs * kEach];
     if constexpr (kFlagged) {
@@ -110,10 +183,14 @@ __device__ __forceinline__ bool stage_norms(const Block& block, const Params& p,
 #pragma unroll
     for (u32 s = 0; s < kSeqs; ++s) {
       float squares = 0.0f;
+      if constexpr (kNormByPairs) {
+        squares = warp_squares(quad_of(s * kEach), quad_of(s * kEach + kEach - 1));
+      } else {
 #pragma unroll
-      for (u32 e = 0; e < kEach; ++e)
-        if (thread + e * kConsumers < kQuads) squares = add_squares(squares, quad_of(s * kEach + e));
-      squares = warp_sum(squares);
+        for (u32 e = 0; e < kEach; ++e)
+          if (thread + e * kConsumers < kQuads) squares = add_squares(squares, quad_of(s * kEach + e));
+        squares = warp_sum(squares);
+      }
       if (thread % 32 == 0 && base + s < kBatch) block.scratch(base + s)[thread / 32] = squares;
     }
     consumer_barrier();
@@ -126,7 +203,7 @@ __device__ __forceinline__ bool stage_norms(const Block& block, const Params& p,
       const float scale = rsqrtf(total / static_cast<float>(kHidden) + kEps);
 #pragma unroll
       for (u32 e = 0; e < kEach; ++e) {
-        const u32 quad = thread + e * kConsumers;
+        const u32 quad = norm_quad(thread, e);
         if (quad >= kQuads) break;
         const float4 v = quad_of(s * kEach + e);
         const float4 w = kHoldWeight ? weight[kHoldWeight ? e : 0] : vector4(norm, quad * 4);
@@ -223,7 +300,9 @@ __device__ __forceinline__ bool stage(const Block& block, const Params& p, const
     if (takes_directly(p, task.matrix)) return wait_dependencies(block, p, task, index);
   }
   if ((task.fused & kFusedNorm) != 0) {
-    if constexpr (kNormByWarp) {
+    if constexpr (kNormDirect) {
+      return false;  // gemv() calls stage_norms_direct
+    } else if constexpr (kNormByWarp) {
       if (!stage_norms_by_warp(block, p, task, vectors, index)) return false;
     } else if constexpr (kBatch > 1) {
       if (!stage_norms(block, p, task, vectors, index)) return false;

@@ -70,12 +70,13 @@ void compare(GpuModel& model, const ScheduleConfig& config, int batch, int token
 }
 
 // A model whose O and down are wide enough that eight warps take their vectors directly (device/gemv.cuh): two layers, `segs` segments of down a
-// warp.
-Result<std::unique_ptr<GpuModel>> open_wide(const Bench& bench, int max_seq, int batch, int head_dim, int segs) {
+// warp. At a hidden size of 2,048 every unit is all warps' work: then spare warps finish rows, and norms go to registers (device/finishers.cuh).
+constexpr int kFinishedBySpareWarps = 2048;
+Result<std::unique_ptr<GpuModel>> open_wide(const Bench& bench, int max_seq, int batch, int hidden, int head_dim, int segs) {
   AMK_TRY(ref, resolve_model("toy", ModelSources::from_environment(bench.resources.config())));
   ref.spec.name = "wide";
   ref.spec.layers = 2;
-  ref.spec.hidden = 256;
+  ref.spec.hidden = hidden;
   ref.spec.head_dim = head_dim;
   ref.spec.heads = 2048 / head_dim;
   ref.spec.kv_heads = ref.spec.heads / 4;
@@ -86,9 +87,9 @@ Result<std::unique_ptr<GpuModel>> open_wide(const Bench& bench, int max_seq, int
   return GpuModel::open(bench.device, weights, max_seq, bench.cache, batch);
 }
 
-bool takes_directly(const BuiltCandidate& built, const std::string& matrix) {
+bool is_defined(const BuiltCandidate& built, const std::string& name) {
   for (const std::string& o : built.plan.request.options)
-    if (o.rfind("-DAMK_" + matrix + "_SEGS=", 0) == 0) return o.back() != '0';
+    if (o.rfind("-DAMK_" + name + "=", 0) == 0) return o.back() != '0';
   return false;
 }
 
@@ -121,11 +122,13 @@ void test_wide(const Bench& bench, Checks& checks) {
       {"the cache through the ring", R"({"smem_bytes_per_block":131072,"tiling":{"attention":{"kv_block":128}},"kernel_knobs":{"kv_path":"ring"}})"},
   };
   struct Case {
-    int batch, head_dim, segs;
+    int batch, hidden, head_dim, segs;
   };
-  for (const Case& c : {Case{8, 64, 4}, Case{5, 128, 2}, Case{4, 64, 7}, Case{2, 32, 1}}) {
-    const std::string name = "wide@b" + std::to_string(c.batch) + ", heads of " + std::to_string(c.head_dim);
-    auto model = open_wide(bench, 400, c.batch, c.head_dim, c.segs);
+  for (const Case& c : {Case{8, kFinishedBySpareWarps, 64, 4}, Case{5, 256, 128, 2}, Case{5, kFinishedBySpareWarps, 128, 2}, Case{4, 256, 64, 7},
+                        Case{3, kFinishedBySpareWarps, 64, 1}, Case{2, kFinishedBySpareWarps, 32, 1}}) {
+    const std::string name =
+        "wide@b" + std::to_string(c.batch) + ", hidden " + std::to_string(c.hidden) + ", heads of " + std::to_string(c.head_dim);
+    auto model = open_wide(bench, 400, c.batch, c.hidden, c.head_dim, c.segs);
     if (!checks.check(model, name + " opens")) continue;
     std::vector<ScheduleConfig> all;
     for (const auto& [what, text] : configs) {
@@ -139,8 +142,11 @@ void test_wide(const Bench& bench, Checks& checks) {
       const auto built = (*model)->build(all[i], options);
       if (!checks.check(built, name + ", " + configs[i].first + " is built")) continue;
       const bool hopper = built->plan.request.architecture == "sm_90a", flagged = all[i].kernel.publish == Publish::Flagged;
-      checks.check(takes_directly(*built, "DOWN") == (hopper && !flagged) && takes_directly(*built, "O") == (hopper && !flagged),
+      checks.check(is_defined(*built, "DOWN_SEGS") == (hopper && !flagged) && is_defined(*built, "O_SEGS") == (hopper && !flagged),
                    name + ", " + configs[i].first + " takes its vectors as expected");
+      const bool spare = hopper && !flagged && c.hidden == kFinishedBySpareWarps && all[i].fusion.o_add;  // the one config that is unfused is so throughout
+      checks.check(is_defined(*built, "FINISHERS") == spare && is_defined(*built, "NORM_DIRECT") == spare,
+                   name + ", " + configs[i].first + " is finished by whom it should be");
       compare(**model, all[i], c.batch, bench.quick ? 20 : 90, name + ", " + configs[i].first, checks);
     }
   }
@@ -264,9 +270,11 @@ void few_steps_of_three(const Bench& bench, Checks& checks, const PlanOptions& o
   for (const char* text : {R"({"smem_bytes_per_block":98304})", R"({"smem_bytes_per_block":0,"fusion_grouping":[]})",
                            R"({"smem_bytes_per_block":98304,"kernel_knobs":{"gemv_path":"fma","weight_layout":"row"}})"})
     few_steps(**three, text);
-  auto wide = open_wide(bench, 128, 3, 64, 1);  // vectors in registers, where the device can
-  if (!checks.check(wide, "wide opens for three sequences")) return;
-  for (const char* text : {R"({"smem_bytes_per_block":98304})", kCombined}) few_steps(**wide, text);
+  for (const int hidden : {256, kFinishedBySpareWarps}) {  // vectors in registers, where the device can
+    auto wide = open_wide(bench, 128, 3, hidden, 64, 1);
+    if (!checks.check(wide, "wide opens for three sequences")) return;
+    for (const char* text : {R"({"smem_bytes_per_block":98304,"kernel_knobs":{"publish":"confirmed"}})", kCombined}) few_steps(**wide, text);
+  }
 }
 
 }  // namespace

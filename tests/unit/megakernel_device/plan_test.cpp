@@ -344,8 +344,8 @@ TEST_CASE("plan: on Hopper a batch's vectors of O and down go straight to regist
   CHECK(defined(eight, "ACT_STRIDE") == 4096);
   // Three more warps, which bring their registers: 384 threads of 168 are 256 of 232 and 128 of 40.
   CHECK(eight.threads == 384);
-  CHECK(defined(eight, "CONSUMER_REGISTERS") == 232);
-  CHECK(256 * 232 + 128 * 40 == 384 * 168);
+  CHECK(defined(eight, "CONSUMER_REGISTERS") == 224);
+  CHECK(256 * 224 + 128 * 56 == 384 * 168);
   // 14,336 columns are seven segments a warp: of four sequences 112 registers, of eight too many.
   ScheduleConfig large = config;
   large.smem_bytes_per_block = 98304;
