@@ -193,6 +193,7 @@ class Planner {
     down_segs_ = direct_segs(Matrix::Down, inter_, spec_.intermediate);
     o_segs_ = direct_segs(Matrix::O, q_, spec_.q_rows());
     finishers_ = can_finish() && direct();
+    if (norm_direct()) act_bytes_ = round_up(merge, 128);  // nothing is staged
     if (down_segs_ > 0) return;
     const std::int64_t over = batch * wide_stride_ - act_bytes_;
     const std::int64_t left = slots_ - (slots_ == 0 ? 0 : (over + slot_bytes_ - 1) / slot_bytes_);

@@ -71,8 +71,8 @@ struct MergedPair {
     }
   }
   // Of head g of the task's kv head: of its output, or of the split's partial, [split][kv head][query head of the group]. All four words of a tail
-  // are written where a reader of packets looks at four. `ordered`: warps of O load what they need of it themselves, in their order.
-  __device__ __forceinline__ void publish(Publisher& out, u8* buffer, const TaskDesc& task, u32 split, u32 g, u32 e, bool ordered = false) const {
+  // are written where a reader of packets looks at four.
+  __device__ __forceinline__ void publish(Publisher& out, u8* buffer, const TaskDesc& task, u32 split, u32 g, u32 e) const {
     if constexpr (kSplits == 1) {
       const u32 at = kOSegs == 0 ? e : pair_order(e);
       out.pair<kActType>(buffer, (static_cast<u64>(task.head) * kGqa + g) * kHeadDim + at, __fdividef(a, total), __fdividef(b, total));
@@ -81,7 +81,7 @@ struct MergedPair {
       if constexpr (kHalfPartials) {
         // Over the split's own total: one split alone is then rounded once, as what it is merged to is the same number.
         const float inverse = total > 0.0f ? __fdividef(1.0f, total) : 0.0f;
-        out.word(buffer, record + (kOSegs > 0 && ordered ? pair_order(e) : e) / 2, pack_bf16(a * inverse, b * inverse));
+        out.word(buffer, record + (kMergesDirect ? pair_order(e) : e) / 2, pack_bf16(a * inverse, b * inverse));
       } else {
         out.pair<kF32>(buffer, record + e, a, b);
       }
@@ -103,12 +103,11 @@ __device__ __forceinline__ void merge_warps(const Block& block, const Params& p,
   if (active) {
     const u32 slice = kSplits == 1 ? slice_bytes<kActType>(kQRows) : slice_bytes<kF32>(kSplits * kHeads * kPartialRecord);
     u8* buffer = p.activations + task.output + sequence_of(task) * slice;
-    const bool ordered = kOSegs > 0 && kMergesInO && one_split(p);
     for (u32 i = thread_index(); i < kGqa * kHeadDim / 2; i += kConsumers) {
       const u32 g = i / (kHeadDim / 2), e = i % (kHeadDim / 2) * 2;
       MergedPair merged;
       merged.merge<8>(records, kConsumerWarps, g, e);
-      merged.publish(out, buffer, task, split, g, e, ordered);
+      merged.publish(out, buffer, task, split, g, e);
     }
   }
   out.settle(block.sink());

@@ -57,9 +57,9 @@ static_assert(kWideSlots == 0 || kSlots <= 31, "a bit a slot");
 // L2 (gemv.cuh, direct_products). 0: they are staged like the others. kConsumerRegisters: what a consumer thread then has, of those that the
 // producer's warps leave over.
 constexpr int kDownSegs = AMK_DOWN_SEGS, kOSegs = AMK_O_SEGS, kConsumerRegisters = AMK_CONSUMER_REGISTERS;
-// O merges attention's partials itself. Where it takes its vectors directly and every sequence is in its first KV block there is nothing to merge:
-// attention then leaves the head's result in the record, in the activations' type.
-constexpr bool kMergesInO = AMK_MERGES_IN_O;
+// O merges attention's partials itself; where it takes its vectors directly, each warp those of its own columns, which attention has then stored in the
+// order of products. Where every sequence is in its first KV block there is nothing to merge.
+constexpr bool kMergesInO = AMK_MERGES_IN_O, kMergesDirect = kMergesInO && kOSegs > 0;
 constexpr int kUnit = 8;         // rows of a unit: core/program/packing.h
 constexpr int kPartialTail = 4;  // floats behind a head's partial: maximum, sum, two unused
 constexpr int kBatchUnitsMax = 16;

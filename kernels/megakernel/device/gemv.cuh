@@ -21,6 +21,14 @@ template <class A, class B>
 struct Choice<false, A, B> {
   using Type = B;
 };
+template <class A, class B>
+struct Same {
+  static constexpr bool value = false;
+};
+template <class A>
+struct Same<A, A> {
+  static constexpr bool value = true;
+};
 using WeightGroup = Choice<kInt8, Int8Group, Group>::Type;
 using VectorGroup = Choice<kInt8, Int8Vector, GroupVector>::Type;
 using RowSums = Choice<kInt8, Int8Sums, Sums>::Type;
@@ -161,7 +169,47 @@ struct OPieces {
     const u32 column = block * 64 + (kMergesInO ? lane % 4 * 16 : 0);
     return base + set * 4 * kSlice + (kMergesInO ? column / kHeadDim * kPartialRecord * 4 + column % kHeadDim * 2 : column * 2);
   }
+  // The maximum and total of the partial that a piece is of.
+  __device__ __forceinline__ const u8* tail(int set, u32 block, u32 lane) const {
+    const u32 column = block * 64 + lane % 4 * 16;
+    return base - lane / 4 % 2 * 16 + set * 4 * kSlice + column / kHeadDim * kPartialRecord * 4 + kPartialTailAt * 4;
+  }
 };
+// A group's pieces, merged over the splits in their order as stage_combine does; all of a split's loads are on their way at once.
+__device__ __forceinline__ void merge_pieces(GroupVector& to, const Params& p, const OPieces& pieces, u32 first_block, u32 lane) {
+  constexpr int kPlaces = kSets * kGroupBlocks;
+  u32 active[kSets], most = 0;
+#pragma unroll
+  for (int set = 0; set < kSets; ++set) {
+    const u32 seq = set * 4 + lane / 8;
+    active[set] = seq < kBatch ? active_splits(position_of(p, seq)) : 0;
+    most = most < active[set] ? active[set] : most;
+  }
+  const auto set_of = [](int i) { return i / kGroupBlocks; };
+  const auto block_of = [&](int i) { return first_block + i % kGroupBlocks; };
+  Merge merge[kPlaces];
+#pragma unroll 1
+  for (u32 split = 0; split < most; ++split) {
+    uint2 tail[kPlaces];
+    uint4 piece[kPlaces];
+#pragma unroll
+    for (int i = 0; i < kPlaces; ++i) {
+      const bool there = split < active[set_of(i)];
+      tail[i] = load_l2_8_if(pieces.tail(set_of(i), block_of(i), lane) + split * kSplitBytes, there);
+      piece[i] = load_l2_16_if(pieces.at(set_of(i), block_of(i), lane) + split * kSplitBytes, there);
+    }
+#pragma unroll
+    for (int i = 0; i < kPlaces; ++i)
+      if (split < active[set_of(i)]) merge[i].add(tail[i], piece[i]);
+  }
+#pragma unroll
+  for (int i = 0; i < kPlaces; ++i) {
+    const Elements v = merge[i].result();
+    const auto pair = [&](int e) { return active[set_of(i)] > 0 ? pack_pair<kWeightType>(v.e[e], v.e[e + 1]) : 0u; };
+    to.x[i] = make_uint4(pair(0), pair(2), pair(4), pair(6));
+  }
+}
+
 struct DownPieces {
   static constexpr u32 kSlice = slice_bytes<kActType>(kInter);
   const u8* base;
@@ -180,12 +228,24 @@ __device__ __forceinline__ float4 direct_products(const Block& block, const Para
   const u32 warp = thread_index() / 32, lane = thread_index() % 32;
   const Pieces pieces(p, task, lane);
   VectorGroup held[Segs][kHalves];
+  const auto first_block = [&](int i) { return (warp + i * kConsumerWarps) * kBlocks; };
+  bool merges = false;
+  if constexpr (kMergesDirect && kSplits > 1 && Same<Pieces, OPieces>::value) merges = !one_split(p);
+  if (merges) {
+    if constexpr (Same<Pieces, OPieces>::value) {
 #pragma unroll
-  for (int i = 0; i < Segs; ++i) {
+      for (int i = 0; i < Segs; ++i) {
 #pragma unroll
-    for (int h = 0; h < kHalves; ++h)
-      load_vector(held[i][h], lane,
-                  [&](int set, int j) { return pieces.at(set, (warp + i * kConsumerWarps) * kBlocks + h * kGroupBlocks + j, lane); });
+        for (int h = 0; h < kHalves; ++h) merge_pieces(held[i][h], p, pieces, first_block(i) + h * kGroupBlocks, lane);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < Segs; ++i) {
+#pragma unroll
+      for (int h = 0; h < kHalves; ++h)
+        load_vector(held[i][h], lane, [&](int set, int j) { return pieces.at(set, first_block(i) + h * kGroupBlocks + j, lane); });
+    }
   }
   Epilogue epilogue(block, p, task, shape, warp, lane);
   if (warp < kBatch) epilogue.prefetch(0, index);
@@ -253,7 +313,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   const u32 slots = slots_of(wide), stride = kWideSlots > 0 ? keep(vectors.stride) : kActStride;
   // Several sequences, packed: this lane's piece.
   const u32 act = keep(shared_address(vectors.base) + kLimbsAt + (kBatch > 1 && kPackedLayout ? batch_lane_offset(lane, stride) : 0));
-  const bool direct = kConsumerRegisters > 0 && takes_directly(p, task.matrix);
+  const bool direct = kConsumerRegisters > 0 && takes_directly(task.matrix);
   const u32 batch_units = shape.batch_units * (kPackedLayout ? 1 : kUnit);
   const u32 groups = kOneGroup ? 1 : kPairGroups ? 2 : shape.groups;
 
@@ -301,17 +361,6 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   trace_mark(p, index, kMarkFirstData, thread_index() == 0);
   if constexpr (!(kPackedLayout && kHoist)) trace_starved_reset();
   there.clear();
-  float4 residual = make_float4(0, 0, 0, 0);
-  if constexpr (kConsumerRegisters > 0) {
-    if constexpr (kDownSegs > 0) {
-      if (direct && task.matrix == kDown)
-        residual = direct_products<at_least_one(kDownSegs), DownPieces>(block, p, task, shape, index, walk, source, here, there, consumer, units);
-    }
-    if constexpr (kOSegs > 0) {
-      if (direct && task.matrix == kO)
-        residual = direct_products<at_least_one(kOSegs), OPieces>(block, p, task, shape, index, walk, source, here, there, consumer, units);
-    }
-  }
   const auto leave = [&] {
     if constexpr (kSlots > 0) {
       const u32 per_chunk = kBatch > 1 ? walk.chunk.segs : shape.segs_per_chunk;
@@ -320,7 +369,21 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
     }
     return true;
   };
-  if (kFinishers && direct) return leave();
+  float4 residual = make_float4(0, 0, 0, 0);
+  if constexpr (kConsumerRegisters > 0) {
+    if constexpr (kDownSegs > 0) {
+      if (direct && task.matrix == kDown) {
+        residual = direct_products<at_least_one(kDownSegs), DownPieces>(block, p, task, shape, index, walk, source, here, there, consumer, units);
+        if constexpr (kFinishers) return leave();
+      }
+    }
+    if constexpr (kOSegs > 0) {
+      if (direct && task.matrix == kO) {
+        residual = direct_products<at_least_one(kOSegs), OPieces>(block, p, task, shape, index, walk, source, here, there, consumer, units);
+        if constexpr (kFinishers) return leave();
+      }
+    }
+  }
   if constexpr (!kNormDirect) clear_vectors();
   // Held: the compiler would load them anew in every step, by a run-time index, and wait.
   const u32 seg_vector_bytes = keep(shape.seg_vector_bytes), unit_stride = keep(shape.unit_stride * 4),

@@ -287,8 +287,8 @@ __device__ __forceinline__ u32 partial_words(const Params& p) {
 }
 
 // Whether warps load what they need of the task's vectors themselves.
-__device__ __forceinline__ bool takes_directly(const Params& p, u32 matrix) {
-  return (kDownSegs > 0 && matrix == kDown) || (kOSegs > 0 && matrix == kO && (!kMergesInO || one_split(p)));
+__device__ __forceinline__ bool takes_directly(u32 matrix) {
+  return (kDownSegs > 0 && matrix == kDown) || (kOSegs > 0 && matrix == kO);
 }
 
 // False: the block leaves.
@@ -297,7 +297,7 @@ __device__ __forceinline__ bool stage(const Block& block, const Params& p, const
   // Whether the block leaves is looked at when the loads are on their way, or done; what they bring is then of no use, and nobody uses it.
   bool stays = true;
   if constexpr (kConsumerRegisters > 0) {
-    if (takes_directly(p, task.matrix)) return wait_dependencies(block, p, task, index);
+    if (takes_directly(task.matrix)) return wait_dependencies(block, p, task, index);
   }
   if ((task.fused & kFusedNorm) != 0) {
     if constexpr (kNormDirect) {
@@ -309,7 +309,7 @@ __device__ __forceinline__ bool stage(const Block& block, const Params& p, const
     } else {
       if (!stage_norm(block, p, task, index)) return false;
     }
-  } else if (kSplits > 1 && (task.fused & kFusedCombine) != 0) {
+  } else if (kSplits > 1 && !kMergesDirect && (task.fused & kFusedCombine) != 0) {
     if constexpr (kBatch > 1) {
       stays = wait_dependencies(block, p, task, index, wait_kind(partial_words(p)));
       stage_combines(block, p, task, vectors, index);
