@@ -19,10 +19,10 @@ constexpr int kLimbs = 3, kHeldPieces = 8;  // device/fixed_point.cuh
 constexpr int kPartialFloatsAim = 1152;     // 16 units of 8 segments
 constexpr int kTile = amk_vm::kTile;
 constexpr int kSequencesAtOnce = 4;  // of one matrix instruction: device/segment.cuh
-// Registers of 384 threads, 168 each, when the producer's four warps keep 40, or 56 where two of them finish rows (device/memory.cuh): for vectors, and
-// for each consumer thread.
+// Registers of 384 threads, 168 each, when the producer's four warps keep 40, or 56 where two of them finish rows (device/memory.cuh): for vectors,
+// and for each consumer thread.
 constexpr int kFinishThreads = 64;  // device/finishers.cuh
-constexpr int kNormByPairs = 2048;   // device/stage.cuh
+constexpr int kNormByPairs = 2048;  // device/stage.cuh
 constexpr int kDirectWarps = 8, kDirectGroup = 4, kDirectRegisters = 128, kConsumerRegisters = 232, kFinisherRegisters = 224;
 static_assert(kMaxBatch == amk_vm::kMaxSequences);
 
@@ -406,11 +406,11 @@ class Planner {
   }
 
   Status check_shared() {
-    const amk_vm::SharedLayout layout =
-        amk_vm::shared_layout(static_cast<std::uint32_t>(slots_), static_cast<std::uint32_t>(slot_bytes_), static_cast<std::uint32_t>(act_bytes_),
-                              static_cast<std::uint32_t>(program_.batch * partial_floats_), static_cast<std::uint32_t>(spec_.head_dim),
-                              static_cast<std::uint32_t>(config_.kernel.publish == Publish::Confirmed ? finishers_ ? plan_.threads : consumer_warps_ * 32 : 0),
-                              static_cast<std::uint32_t>(program_.batch), persistent_);
+    const amk_vm::SharedLayout layout = amk_vm::shared_layout(
+        static_cast<std::uint32_t>(slots_), static_cast<std::uint32_t>(slot_bytes_), static_cast<std::uint32_t>(act_bytes_),
+        static_cast<std::uint32_t>(program_.batch * partial_floats_), static_cast<std::uint32_t>(spec_.head_dim),
+        static_cast<std::uint32_t>(config_.kernel.publish == Publish::Confirmed ? finishers_ ? plan_.threads : consumer_warps_ * 32 : 0),
+        static_cast<std::uint32_t>(program_.batch), persistent_);
     plan_.shared_bytes = layout.tables + table_bytes_;
     if (plan_.shared_bytes <= limits_.smem_optin_bytes) return {};
     const std::int64_t fixed = plan_.shared_bytes - slots_ * slot_bytes_;

@@ -57,8 +57,8 @@ static_assert(kWideSlots == 0 || kSlots <= 31, "a bit a slot");
 // L2 (gemv.cuh, direct_products). 0: they are staged like the others. kConsumerRegisters: what a consumer thread then has, of those that the
 // producer's warps leave over.
 constexpr int kDownSegs = AMK_DOWN_SEGS, kOSegs = AMK_O_SEGS, kConsumerRegisters = AMK_CONSUMER_REGISTERS;
-// O merges attention's partials itself; where it takes its vectors directly, each warp those of its own columns, which attention has then stored in the
-// order of products. Where every sequence is in its first KV block there is nothing to merge.
+// O merges attention's partials itself; where it takes its vectors directly, each warp those of its own columns, which attention has then stored in
+// the order of products. Where every sequence is in its first KV block there is nothing to merge.
 constexpr bool kMergesInO = AMK_MERGES_IN_O, kMergesDirect = kMergesInO && kOSegs > 0;
 constexpr int kUnit = 8;         // rows of a unit: core/program/packing.h
 constexpr int kPartialTail = 4;  // floats behind a head's partial: maximum, sum, two unused
@@ -188,8 +188,8 @@ __device__ __forceinline__ float* logits_of(const Params& p, u32 seq) {
 // The one sequence of an attention or argmax task.
 __device__ __forceinline__ u32 sequence_of(const TaskDesc& task) { return kBatch == 1 ? 0 : task.matrix; }
 
-// Several sequences whose norms go to registers: where an even element of the residual lies, so that the lanes of products load it as they need it. Of
-// every 64 columns: the m-th even or odd pair of the t-th sixteen.
+// Several sequences whose norms go to registers: where an even element of the residual lies, so that the lanes of products load it as they need it.
+// Of every 64 columns: the m-th even or odd pair of the t-th sixteen.
 constexpr bool kNormDirect = AMK_NORM_DIRECT;
 __device__ __forceinline__ u32 residual_order(u32 element) {
   if constexpr (!kNormDirect) return element;

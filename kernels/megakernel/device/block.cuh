@@ -6,8 +6,9 @@
 
 namespace amk_vm {
 
-constexpr SharedLayout kShared = shared_layout(kSlots, kSlotBytes, kActBytes, kPartialFloats* kBatch, kHeadDim, kConfirmed ? kFinishers ? kLaunchThreads : kConsumers : 0, kBatch,
-                                               kPersistent ? kBlockThreads / 32 : 0);
+constexpr SharedLayout kShared =
+    shared_layout(kSlots, kSlotBytes, kActBytes, kPartialFloats* kBatch, kHeadDim, kConfirmed ? kFinishers ? kLaunchThreads : kConsumers : 0, kBatch,
+                  kPersistent ? kBlockThreads / 32 : 0);
 constexpr u32 kPollsPerCheck = 64;  // between looks at the clock: a poll is a trip to L2, a look is not free either
 
 extern __shared__ __align__(128) u8 shared_base[];

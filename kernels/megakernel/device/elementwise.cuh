@@ -18,7 +18,8 @@ __device__ __forceinline__ void embed(const Params& p, const TaskDesc& task, Pub
   const auto element = [&](u32 seq, u32 i) {
     const int token = *reinterpret_cast<const volatile int*>(p.tokens + seq * (kMaxSeq + 1) + position_of(p, seq));
     const u8* row = p.embedding + static_cast<u64>(token) * kHidden * kBytesOf<kWeightType>;
-    out.word(p.activations + task.output + seq * slice_bytes<kF32>(kHidden), kNormDirect ? residual_order(i / 2 * 2) + i % 2 : i, __float_as_uint(vector1(row, i)));
+    out.word(p.activations + task.output + seq * slice_bytes<kF32>(kHidden), kNormDirect ? residual_order(i / 2 * 2) + i % 2 : i,
+             __float_as_uint(vector1(row, i)));
   };
   if constexpr (kBatch == 1) {
     for (u32 i = task.row_begin + thread_index(); i < task.row_end; i += kConsumers) element(0, i);

@@ -11,8 +11,8 @@ namespace amk_vm {
 constexpr u32 kFinishThreads = 64;
 constexpr u32 kFinishStride = (kConsumerWarps + 1) * kUnit;  // floats of a unit's sums, the residual's rows behind them
 static_assert(!kFinishers || (kHiddenShape.unit_stride == kFinishStride && kQShape.unit_stride == kFinishStride &&
-                              kInterShape.unit_stride == kFinishStride && kHiddenShape.batch_units == kFinishQuads / 2 && kActType == kBF16 && kKvType == kBF16 && !kFlagged && !kQkNorm &&
-                              kHeadDim % 8 == 0),
+                              kInterShape.unit_stride == kFinishStride && kHiddenShape.batch_units == kFinishQuads / 2 && kActType == kBF16 &&
+                              kKvType == kBF16 && !kFlagged && !kQkNorm && kHeadDim % 8 == 0),
               "the host sees to it");
 
 __device__ __forceinline__ float4 load_floats(u32 address) {

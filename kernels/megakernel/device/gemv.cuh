@@ -33,7 +33,8 @@ using WeightGroup = Choice<kInt8, Int8Group, Group>::Type;
 using VectorGroup = Choice<kInt8, Int8Vector, GroupVector>::Type;
 using RowSums = Choice<kInt8, Int8Sums, Sums>::Type;
 // Several sequences: of every unit that is not multiplied directly (direct_products) a warp has one segment, always of the same columns.
-constexpr bool kUnitsOfOneSegment = kDownSegs > 0 && kHiddenShape.segs == kConsumerWarps && kQShape.segs == kConsumerWarps && (kOneGroup || kPairGroups);
+constexpr bool kUnitsOfOneSegment = kDownSegs > 0 && kHiddenShape.segs == kConsumerWarps&& kQShape.segs == kConsumerWarps &&
+                                    (kOneGroup || kPairGroups);
 // What of a step is left for the next one's latencies: where its unit's sums go when it is complete. A unit that goes on has its sums carried on.
 struct FloatPending {
   u32 at = 0;  // 0: the unit goes on
@@ -176,7 +177,8 @@ struct OPieces {
   }
 };
 // A group's pieces, merged over the splits in their order as stage_combine does; all of a split's loads are on their way at once.
-__device__ __forceinline__ void merge_pieces(GroupVector& to, const Params& p, const OPieces& pieces, u32 first_block, u32 lane) {
+template <class Vector>
+__device__ __forceinline__ void merge_pieces(Vector& to, const Params& p, const OPieces& pieces, u32 first_block, u32 lane) {
   constexpr int kPlaces = kSets * kGroupBlocks;
   u32 active[kSets], most = 0;
 #pragma unroll

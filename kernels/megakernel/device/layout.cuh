@@ -119,7 +119,8 @@ constexpr SharedLayout shared_layout(u32 slots, u32 slot_bytes, u32 act_bytes, u
   s.scratch = align_up(s.rows + batch * 16 * 8 * 4, 16);
   s.rope = s.scratch + batch * 32 * 4;
   s.barriers = align_up(s.rope + (several ? 2 : 1) * batch * head_dim * 4, 16);
-  s.partial_barriers = s.barriers + 2 * slots * 8;  // barriers: full and empty of each slot; of a batch also of the two buffers of partial sums, and the finishers'
+  s.partial_barriers =
+      s.barriers + 2 * slots * 8;  // barriers: full and empty of each slot; of a batch also of the two buffers of partial sums, and the finishers'
   s.sinks = s.partial_barriers + (batch > 1 ? 5 * 8 : 0);
   s.control = align_up(s.sinks + sink_words * 4, 16);
   // control: aborted, finished ring tasks, leave, waits' offset, deadline, four bytes spare, leave between steps, report

@@ -168,7 +168,8 @@ struct Publisher {
   __device__ __forceinline__ void pairs(void* p, void* q, float4 v) {
     if constexpr (kConfirmed) {
       u64 old[2];
-      const u64 low = static_cast<u64>(__float_as_uint(v.y)) << 32 | __float_as_uint(v.x), high = static_cast<u64>(__float_as_uint(v.w)) << 32 | __float_as_uint(v.z);
+      const u64 low = static_cast<u64>(__float_as_uint(v.y)) << 32 | __float_as_uint(v.x),
+                high = static_cast<u64>(__float_as_uint(v.w)) << 32 | __float_as_uint(v.z);
       asm volatile("atom.relaxed.gpu.global.exch.b64 %0, [%1], %2;" : "=l"(old[0]) : "l"(p), "l"(low) : "memory");
       asm volatile("atom.relaxed.gpu.global.exch.b64 %0, [%1], %2;" : "=l"(old[1]) : "l"(q), "l"(high) : "memory");
       reply |= static_cast<u32>(old[0]) | static_cast<u32>(old[1]);

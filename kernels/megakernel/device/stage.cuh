@@ -45,8 +45,8 @@ __device__ __forceinline__ WaitKind wait_kind(u32 words) { return kFlagged && wo
 __device__ __forceinline__ float add_squares(float sum, float4 v) { return sum + (v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w); }
 
 // The sum of squares of a norm is a tree whose order every kernel of a width keeps. Where eight warps have 256 columns each it is made of the sums of
-// pairs, so that a warp may also have them as products take them (stage_batch.cuh, stage_norms_direct): quad 16 j + 4 t + m of a warp's 64 holds pairs
-// (j, t, m) of two kinds, even and odd; of each kind added up by j, m and t, then both kinds, then the warps.
+// pairs, so that a warp may also have them as products take them (stage_batch.cuh, stage_norms_direct): quad 16 j + 4 t + m of a warp's 64 holds
+// pairs (j, t, m) of two kinds, even and odd; of each kind added up by j, m and t, then both kinds, then the warps.
 constexpr bool kNormByPairs = kHidden == 2048 && kConsumers == 256;
 // Of a thread, the i-th of its quads.
 __device__ __forceinline__ u32 norm_quad(u32 thread, u32 i) {

@@ -75,8 +75,9 @@ __device__ __forceinline__ bool stage_norms_by_warp(const Block& block, const Pa
 
 // Each warp its own columns of all sequences, as products take them: only the sums of squares pass between warps, and nothing is staged. The residual
 // lies in the order in which a warp's lanes load it, 128 bytes a sequence at once (base.cuh, residual_order).
-__device__ __forceinline__ bool stage_norms_direct(const Block& block, const Params& p, const TaskDesc& task, u32 index, GroupVector& first,
-                                                   GroupVector& second) {
+template <class Vector>
+__device__ __forceinline__ bool stage_norms_direct(const Block& block, const Params& p, const TaskDesc& task, u32 index, Vector& first,
+                                                   Vector& second) {
   constexpr u32 kParts = kPairGroups ? 2 : 1, kColumns = 256 / 64;
   static_assert(!kNormDirect || (kNormByPairs && kParts * kGroupBlocks == kColumns), "a segment a warp");
   const u32 warp = thread_index() / 32, lane = thread_index() % 32, t = lane % 4, half = lane / 4 % 2, seq = lane / 8;
@@ -111,7 +112,9 @@ __device__ __forceinline__ bool stage_norms_direct(const Block& block, const Par
     float of_m[4];  // pair m is half of quad m / 2
 #pragma unroll
     for (u32 m = 0; m < 4; ++m) {
-      const auto squares = [&](u32 j) { return m % 2 == 0 ? pair_squares(v[j][m / 2].x, v[j][m / 2].y) : pair_squares(v[j][m / 2].z, v[j][m / 2].w); };
+      const auto squares = [&](u32 j) {
+        return m % 2 == 0 ? pair_squares(v[j][m / 2].x, v[j][m / 2].y) : pair_squares(v[j][m / 2].z, v[j][m / 2].w);
+      };
       of_m[m] = (squares(0) + squares(2)) + (squares(1) + squares(3));
     }
     float sum = (of_m[0] + of_m[1]) + (of_m[2] + of_m[3]);
@@ -138,7 +141,7 @@ __device__ __forceinline__ bool stage_norms_direct(const Block& block, const Par
         unpack_pair<kWeightType>(weight[j][m], a, b);
         return pack_pair<kWeightType>((m % 2 == 0 ? v.x : v.z) * scale * a, (m % 2 == 0 ? v.y : v.w) * scale * b);
       };
-      GroupVector& to = kParts == 2 && j >= kGroupBlocks ? second : first;
+      Vector& to = kParts == 2 && j >= kGroupBlocks ? second : first;
       to.x[set * kGroupBlocks + j % kGroupBlocks] = make_uint4(pair(0), pair(1), pair(2), pair(3));
     }
   }
@@ -287,9 +290,7 @@ __device__ __forceinline__ u32 partial_words(const Params& p) {
 }
 
 // Whether warps load what they need of the task's vectors themselves.
-__device__ __forceinline__ bool takes_directly(u32 matrix) {
-  return (kDownSegs > 0 && matrix == kDown) || (kOSegs > 0 && matrix == kO);
-}
+__device__ __forceinline__ bool takes_directly(u32 matrix) { return (kDownSegs > 0 && matrix == kDown) || (kOSegs > 0 && matrix == kO); }
 
 // False: the block leaves.
 __device__ __forceinline__ bool stage(const Block& block, const Params& p, const TaskDesc& task, const Shape& shape, const Vectors& vectors,

@@ -126,8 +126,7 @@ void test_wide(const Bench& bench, Checks& checks) {
   };
   for (const Case& c : {Case{8, kFinishedBySpareWarps, 64, 4}, Case{5, 256, 128, 2}, Case{5, kFinishedBySpareWarps, 128, 2}, Case{4, 256, 64, 7},
                         Case{3, kFinishedBySpareWarps, 64, 1}, Case{2, kFinishedBySpareWarps, 32, 1}}) {
-    const std::string name =
-        "wide@b" + std::to_string(c.batch) + ", hidden " + std::to_string(c.hidden) + ", heads of " + std::to_string(c.head_dim);
+    const std::string name = "wide@b" + std::to_string(c.batch) + ", hidden " + std::to_string(c.hidden) + ", heads of " + std::to_string(c.head_dim);
     auto model = open_wide(bench, 400, c.batch, c.hidden, c.head_dim, c.segs);
     if (!checks.check(model, name + " opens")) continue;
     std::vector<ScheduleConfig> all;
@@ -144,7 +143,8 @@ void test_wide(const Bench& bench, Checks& checks) {
       const bool hopper = built->plan.request.architecture == "sm_90a", flagged = all[i].kernel.publish == Publish::Flagged;
       checks.check(is_defined(*built, "DOWN_SEGS") == (hopper && !flagged) && is_defined(*built, "O_SEGS") == (hopper && !flagged),
                    name + ", " + configs[i].first + " takes its vectors as expected");
-      const bool spare = hopper && !flagged && c.hidden == kFinishedBySpareWarps && all[i].fusion.o_add;  // the one config that is unfused is so throughout
+      const bool spare =
+          hopper && !flagged && c.hidden == kFinishedBySpareWarps && all[i].fusion.o_add;  // the one config that is unfused is so throughout
       checks.check(is_defined(*built, "FINISHERS") == spare && is_defined(*built, "NORM_DIRECT") == spare,
                    name + ", " + configs[i].first + " is finished by whom it should be");
       compare(**model, all[i], c.batch, bench.quick ? 20 : 90, name + ", " + configs[i].first, checks);
