@@ -342,19 +342,39 @@ TEST_CASE("plan: on Hopper a batch's vectors of O and down go straight to regist
   CHECK(defined(eight, "WIDE_SLOTS") == 0);
   CHECK(defined(eight, "RING_SLOTS") == 10);
   CHECK(defined(eight, "ACT_STRIDE") == 4096);
-  // Three more warps, which bring their registers: 384 threads of 168 are 256 of 232 and 128 of 40.
+  // Three more warps, which bring their registers: 384 threads of 168 are 256 of 224 and 128 of 56.
   CHECK(eight.threads == 384);
   CHECK(defined(eight, "CONSUMER_REGISTERS") == 224);
   CHECK(256 * 224 + 128 * 56 == 384 * 168);
-  // 14,336 columns are seven segments a warp: of four sequences 112 registers, of eight too many.
+  // Two of them finish rows, and a warp has the norms of its own columns: nothing is staged, and what was the vectors' room holds attention's records
+  // alone, of eight warps four heads of 64 values, a maximum and a total, and two words that are not used.
+  CHECK(defined(eight, "FINISHERS") == 1);
+  CHECK(defined(eight, "NORM_DIRECT") == 1);
+  CHECK(defined(eight, "ACT_BYTES") == 8 * 4 * (64 + 4) * 4);
+  ScheduleConfig apart = config;
+  apart.fusion.norm_gate_up = false;
+  CHECK(defined(planned("llama-3.2-1b", 8, apart), "FINISHERS") == 1);
+  CHECK(defined(planned("llama-3.2-1b", 8, apart), "NORM_DIRECT") == 0);
+  CHECK(defined(planned("llama-3.2-1b", 8, apart), "ACT_BYTES") == 8 * 2048 * 2);
+  apart.fusion.down_add = false;
+  const DevicePlan by_consumers = planned("llama-3.2-1b", 8, apart);
+  CHECK(defined(by_consumers, "FINISHERS") == 0);
+  CHECK(defined(by_consumers, "CONSUMER_REGISTERS") == 232);
+  CHECK(256 * 232 + 128 * 40 == 384 * 168);
+  // 14,336 columns are seven segments a warp: of four sequences 112 registers, of eight too many. Norms of 4,096 columns are staged.
   ScheduleConfig large = config;
   large.smem_bytes_per_block = 98304;
-  CHECK(defined(planned("llama-3.1-8b", 4, large), "DOWN_SEGS") == 7);
+  const DevicePlan four = planned("llama-3.1-8b", 4, large);
+  CHECK(defined(four, "DOWN_SEGS") == 7);
+  CHECK(defined(four, "FINISHERS") == 1);
+  CHECK(defined(four, "NORM_DIRECT") == 0);
   // Who cannot: other numbers of warps, packets with tags, another architecture, one sequence.
   const auto none = [&](const DevicePlan& plan) {
     CHECK(defined(plan, "DOWN_SEGS") == 0);
     CHECK(defined(plan, "O_SEGS") == 0);
     CHECK(defined(plan, "CONSUMER_REGISTERS") == 0);
+    CHECK(defined(plan, "FINISHERS") == 0);
+    CHECK(defined(plan, "NORM_DIRECT") == 0);
   };
   ScheduleConfig warps = config;
   warps.threads_per_block = 416;
