@@ -1,12 +1,13 @@
 // Decode on the local GPU: milliseconds per token of any number of configs, in turn, after a check against the oracle.
 // bench_decode --model llama-3.2-1b [--configs FILE] [--check TOKENS] [--positions 192:320[,8128:8256…]] [--rounds 5] [--max-seq 512] [--cache DIR]
 // [--trace FILE]
-//              [--neighbours 1]
+//              [--neighbours 1] [--seconds S] [--build-only sm_90a]
 // FILE: one JSON object a line, {"name": …, "config": {…}, "batch": …, "launch": steps of a launch while timed,
-// "ring_from": rows of a split from which kv_path ring takes the ring}. --neighbours 1: besides the first
-// config, each of its knobs moved alone to each other value (an ablation). Prints one JSON object a line. MODEL@b8: every config is built for eight
-// sequences a launch and for one, unless its "batch" says which; a checked batch must give each sequence the bits that it has alone; the last line is
-// the ratio of the fastest batch to the fastest single sequence, timed in turn in this run.
+// "ring_from": rows of a split from which kv_path ring takes the ring, "trace": whether --trace takes it (where no line says so, it takes all)}.
+// --neighbours 1: besides the first config, each of its knobs moved alone to each other value (an ablation). --seconds: no round begins later than
+// that after the start, so that what was timed is printed. Prints one JSON object a line. MODEL@b8: every config is built for eight sequences a
+// launch and for one, unless its "batch" says which; a checked batch must give each sequence the bits that it has alone; the last line is the ratio
+// of the fastest batch to the fastest single sequence, timed in turn in this run.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -41,6 +42,7 @@ struct Entry {
   int batch = 1;
   int launch = 0;     // steps of a launch; 0: as many as the program has
   int ring_from = 0;  // PlanOptions::cache_ring_from
+  bool traced = false;
   BuiltCandidate built;
   std::unique_ptr<DeviceProgram> program;
   std::string error;
@@ -199,6 +201,7 @@ Result<std::vector<Entry>> read_entries(const std::string& path, const ModelRef&
     e.batch = json.value("batch", ref.batch);
     e.launch = json.value("launch", 0);
     e.ring_from = json.value("ring_from", 0);
+    e.traced = json.value("trace", false);
     if (e.batch != 1 && e.batch != ref.batch) return bad_field("batch", e.batch, "1 or " + std::to_string(ref.batch));
     const bool both = ref.batch > 1 && !json.contains("batch");
     entries.push_back(std::move(e));
@@ -213,7 +216,7 @@ Result<std::vector<Entry>> read_entries(const std::string& path, const ModelRef&
 // `base` and every config that differs from it in one knob and that the space allows.
 Status add_neighbours(std::vector<Entry>& entries, const ModelSpec& spec, const GpuTarget& target) {
   const int batch = entries.front().batch;
-  const SearchSpace space = megakernel_space(spec, target, batch);
+  const SearchSpace space = megakernel_space(spec, target, batch, Choices::All);
   AMK_TRY(base, point_of(space, entries.front().config));
   for (std::size_t k = 0; k < space.knobs.size(); ++k) {
     for (std::size_t c = 0; c < space.knobs[k].choices.size(); ++c) {
@@ -275,6 +278,10 @@ Status build_only(const ModelSpec& spec, const std::vector<Entry>& entries, cons
     options.batch = e.batch;
     options.cache_ring_from = e.ring_from;
     auto built = build_candidate(spec, e.config, limits, max_seq, compiler, cache, options);
+    if (built && e.traced) {
+      options.trace = true;
+      if (auto traced = build_candidate(spec, e.config, limits, max_seq, compiler, cache, options); !traced) built = std::move(traced);
+    }
     Json line = {{"config", e.name}};
     if (built) {
       line.update({{"build_ms", built->build_ms},
@@ -306,12 +313,11 @@ Status run(std::map<std::string, std::string> args) {
   AMK_TRY(gpus, gpu_devices());
   const GpuDevice& gpu = gpus.front();
   if (arg("--neighbours", "0") == "1") AMK_CHECK(add_neighbours(entries, ref.spec, local_target(gpu, resources.config() / "gpus")));
+  const auto started = std::chrono::steady_clock::now();
   AMK_TRY(weights, load_weights(ref));
   AMK_TRY(model, GpuModel::open(gpu, weights, max_seq, arg("--cache", "/tmp/amk-cubins"), ref.batch));
-  const auto started = std::chrono::steady_clock::now();
-  const auto note = [&](const char* what) {
-    std::fprintf(stderr, "[%.1f s] %s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count(), what);
-  };
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count(); };
+  const auto note = [&](const char* what) { std::fprintf(stderr, "[%.1f s] %s\n", seconds(), what); };
   std::vector<Result<BuiltCandidate>> builds(entries.size(), Result<BuiltCandidate>());
   {
     std::vector<std::thread> threads;
@@ -378,6 +384,7 @@ Status run(std::map<std::string, std::string> args) {
   }
   for (Entry& e : entries) e.token_us.resize(ranges.size());
   const int rounds = std::atoi(arg("--rounds", "5").c_str());
+  const double until = std::atof(arg("--seconds", "1e9").c_str());
   for (std::size_t r = 0; rounds > 0 && r < ranges.size(); ++r) {
     const auto [first, last] = ranges[r];
     // A finite cache behind the timed positions.
@@ -390,7 +397,7 @@ Status run(std::map<std::string, std::string> args) {
       }
       if (e.batch == ref.batch) break;
     }
-    for (int round = 0; round < rounds; ++round) {
+    for (int round = 0; round < rounds && (round == 0 || seconds() < until); ++round) {
       for (Entry& e : entries) {
         if (!e.program || !e.error.empty()) continue;
         auto us = time_tokens(*model, e, first, last);
@@ -401,11 +408,13 @@ Status run(std::map<std::string, std::string> args) {
       }
     }
   }
+  note("timed");
   const int first = ranges.back().first;
   if (const std::string path = arg("--trace", ""); !path.empty()) {
     int n = 0;
+    const bool some = std::any_of(entries.begin(), entries.end(), [](const Entry& e) { return e.traced; });
     for (const Entry& e : entries) {
-      if (!e.program || !e.error.empty()) continue;
+      if (!e.program || !e.error.empty() || (some && !e.traced)) continue;
       if (const Status s = trace(*model, e, first, path + "." + std::to_string(n++) + ".tsv"); !s)
         std::fprintf(stderr, "trace: %s\n", s.error().message.c_str());
     }

@@ -78,8 +78,11 @@ std::string schedule_id(const ScheduleConfig& config);  // "s" + 32 hex digits o
 // The space of the knobs above that make sense for this model on this GPU, and translation both ways.
 // A config with an explicit map or a value outside the listed choices has no Point: from_config says which knob.
 // `batch`: sequences of a decode step; some combinations are then refused.
-SearchSpace megakernel_space(const ModelSpec& spec, const GpuTarget& target, int batch = 1);
+// A search is offered what was ever seen to matter; an ablation moves everything.
+enum class Choices { Searched, All };
+SearchSpace megakernel_space(const ModelSpec& spec, const GpuTarget& target, int batch = 1, Choices of = Choices::Searched);
 ScheduleConfig config_at(const SearchSpace& space, const Point& point);
+// Values that make no difference (Field::searched; cp.async's, where there is none) have the point of what is searched in their place.
 Result<Point> point_of(const SearchSpace& space, const ScheduleConfig& config);
 
 }  // namespace amk

@@ -84,10 +84,13 @@ std::vector<Field> make_fields() {
   f.push_back(
       bind<&C::sm_assignment>(named("sm_assignment", {"round_robin", "load_balance", "measured"},
                                     "placement of tiles: in turn; equal weight bytes per SM; bytes in proportion to each SM's measured bandwidth")));
-  f.push_back(bind<&C::pipelining_depth>(
-      range("pipelining_depth", 0, 8, 1, multiples(0, 8, 1), "tasks", "unfinished tasks that an SM's weight stream may run ahead of")));
-  f.push_back(bind<&C::page_allocation>(named("page_allocation", {"graph_color", "linear", "none"},
-                                              "reuse of activation storage: coloured pages; one arena filled first-fit in program order; no reuse")));
+  Field depth = range("pipelining_depth", 0, 8, 1, multiples(0, 8, 1), "tasks", "unfinished tasks that an SM's weight stream may run ahead of");
+  depth.searched = {0, 1, 2, 4};
+  f.push_back(bind<&C::pipelining_depth>(std::move(depth)));
+  Field pages = named("page_allocation", {"graph_color", "linear", "none"},
+                      "reuse of activation storage: coloured pages; one arena filled first-fit in program order; no reuse");
+  pages.searched = {0};
+  f.push_back(bind<&C::page_allocation>(std::move(pages)));
   f.push_back(bind<&C::threads_per_block>(range("threads_per_block", 128, 1024, 32, {128, 160, 288, 320, 352, 384, 416, 544, 800, 1024}, "threads",
                                                 "consumer warps and one producer warp")));
   f.push_back(bind<&C::smem_bytes_per_block>(range("smem_bytes_per_block", 0, 262144, 1024,
@@ -139,6 +142,13 @@ bool Field::accepts(std::int64_t value) const {
   }
   if (!accepted.empty()) return std::find(accepted.begin(), accepted.end(), value) != accepted.end();
   return value >= low && value <= high && (value - low) % step == 0;
+}
+
+std::int64_t Field::searched_as(std::int64_t value) const {
+  std::int64_t same = searched.empty() ? value : searched.front();
+  for (const std::int64_t s : searched)
+    if (s <= value) same = s;
+  return same;
 }
 
 std::string Field::accepted_text() const {

@@ -37,8 +37,12 @@ struct Offer {
   std::int64_t preferred = 0;
 };
 
-Offer offer(const Field& field, const ModelSpec& spec, const GpuTarget& target) {
-  Offer o{field.choices, field.get(ScheduleConfig{})};
+bool of_cpasync(const Field& field) { return field.path.starts_with("kernel_knobs.cpa"); }
+
+Offer offer(const Field& field, const ModelSpec& spec, const GpuTarget& target, Choices of) {
+  Offer o{of == Choices::All || field.searched.empty() ? field.choices : field.searched, field.get(ScheduleConfig{})};
+  // Where bulk copies exist cp.async is behind them on every model (docs/lab/megakernel.md, 9, 20, 24).
+  if (of == Choices::Searched && of_cpasync(field) && target.sm_major >= 9) o.choices = {o.preferred};
   if (field.path == "tiling.gemv.N_tile") {
     keep_useful(o.choices, std::max({spec.q_rows() + 2 * spec.kv_rows(), spec.hidden, 2 * spec.intermediate}));
   } else if (field.path == "tiling.attention.kv_block") {
@@ -136,11 +140,11 @@ void add_batch_constraints(SearchSpace& space, int batch) {
 
 }  // namespace
 
-SearchSpace megakernel_space(const ModelSpec& spec, const GpuTarget& target, int batch) {
+SearchSpace megakernel_space(const ModelSpec& spec, const GpuTarget& target, int batch, Choices of) {
   SearchSpace space;
   for (const Field& field : schedule_fields()) {
     if (field.path == "sm_assignment") add_atoms(space, spec, target);  // after the tilings, as in the JSON form
-    add_field(space, field, offer(field, spec, target));
+    add_field(space, field, offer(field, spec, target, of));
   }
   for (const ConfigRule& rule : config_rules()) space.constraints.push_back(constraint_of(rule.name, rule.reason, rule.paths, rule.holds, space));
   if (batch > 1) add_batch_constraints(space, batch);
@@ -160,9 +164,25 @@ ScheduleConfig config_at(const SearchSpace& space, const Point& point) {
   return config;
 }
 
-Result<Point> point_of(const SearchSpace& space, const ScheduleConfig& config) {
-  if (config.sm_assignment == SmAssignment::Explicit)
+// What the space does not offer since it makes no difference becomes what it offers in its place.
+static ScheduleConfig as_searched(const SearchSpace& space, ScheduleConfig config) {
+  for (const Field& field : schedule_fields()) {
+    const std::size_t at = space.index_of(field.path);
+    const std::int64_t value = field.get(config);
+    if (at == space.knobs.size()) {
+      field.set(config, of_cpasync(field) && !config.kernel.cpasync ? field.get(ScheduleConfig{}) : field.searched_as(value));
+    } else if (!field.searched.empty()) {
+      const auto& choices = space.knobs[at].choices;
+      if (std::find(choices.begin(), choices.end(), field.to_json(value)) == choices.end()) field.set(config, field.searched_as(value));
+    }
+  }
+  return config;
+}
+
+Result<Point> point_of(const SearchSpace& space, const ScheduleConfig& as_given) {
+  if (as_given.sm_assignment == SmAssignment::Explicit)
     return bad_field("sm_assignment", "an explicit map", "a value of the search space: round_robin, load_balance or measured");
+  const ScheduleConfig config = as_searched(space, as_given);
   Point point;
   for (const Knob& knob : space.knobs) {
     Json value;

@@ -22,20 +22,36 @@ double cpasync_efficiency(const ScheduleConfig& config) {
 
 bool uses_cpasync(const ScheduleConfig& config, const GpuTarget& target) { return config.kernel.cpasync || target.sm_major < 9; }
 
-// Bytes that one SM keeps in flight.
-double window_bytes(const ScheduleConfig& config, const GpuTarget& target) {
-  const double warps = consumer_warps(config);
-  if (config.smem_bytes_per_block > 0) {
-    double chunks = config.kernel.inflight_chunks + 1;  // one more while consumers wait for the task that is being loaded
-    if (uses_cpasync(config, target)) chunks = std::min<double>(chunks, config.kernel.cpa_stages);
-    return std::min<double>(chunks * config.kernel.chunk_bytes, config.smem_bytes_per_block);
+// Of one SM's ring: copies in flight ahead of the task at hand, and one more while consumers sit in it, as far as there are slots beside those that
+// its warps read from (kernels/megakernel/device_plan.cpp, shape_ring).
+struct Window {
+  double ahead_bytes = 0, bytes = 0;
+  bool hoisted = true;  // a task's first segment is in registers when its wait ends
+};
+
+Window window_of(const ScheduleConfig& config, const GpuTarget& target) {
+  const int warps = consumer_warps(config);
+  if (config.smem_bytes_per_block == 0) {  // a warp's segment of 4 KB, loaded before the one at hand is multiplied
+    const double bytes = warps * 32 * 16.0 * 8;
+    return {bytes, bytes, true};
   }
-  return warps * 32 * 16.0 * 8;  // a warp's segment of 4 KB, loaded before the one at hand is multiplied
+  const int chunk = config.kernel.chunk_bytes, slots = std::max<int>(1, static_cast<int>(config.smem_bytes_per_block) / chunk);
+  const int segments = std::max(1, chunk / (config.kernel.cols_per_warp * 16)), read_from = (warps + segments - 1) / segments;
+  int ahead = config.kernel.inflight_chunks;
+  if (uses_cpasync(config, target)) ahead = std::min(ahead, config.kernel.cpa_stages);
+  const int boost = uses_cpasync(config, target) ? 0 : std::clamp(slots - read_from - ahead, 0, 1);
+  const double most = std::max(1, slots - read_from);
+  return {std::min<double>(ahead, most) * chunk, std::min<double>(ahead + boost, most) * chunk, slots >= 2 * read_from + ahead + boost + 1};
 }
 
 double fma_column_share(int cols_per_warp) { return std::max(0.5, 1.0 - 0.08 * std::abs(std::log2(cols_per_warp / 256.0))); }
 
 }  // namespace
+
+double lower_of(double a, double b) {
+  const double least = std::min(a, b), most = std::max(a, b);
+  return least / std::pow(1.0 + std::pow(least / most, kSharingSharpness), 1.0 / kSharingSharpness);
+}
 
 double chunk_efficiency(double chunk_bytes) {
   constexpr std::array<std::pair<double, double>, 4> kMeasured = {
@@ -58,28 +74,32 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   rates.chunk_bytes = rates.ring ? config.kernel.chunk_bytes : 2048;
 
   // Load on the memory system stretches every request: hops, polls, fetches.
-  const double window = window_bytes(config, target);
+  const Window window = window_of(config, target);
   // Of slices, a stage brings less than any window would hold.
-  const double load = config.kernel.gemv_path == GemvPath::Slices ? 1.0 : std::min(k.max_load, std::pow(window / kReferenceWindow, k.hop_exponent));
+  const double load =
+      config.kernel.gemv_path == GemvPath::Slices ? 1.0 : std::min(k.max_load, std::pow(window.bytes / kReferenceWindow, k.hop_exponent));
   const double publish = config.kernel.publish == Publish::Confirmed ? k.confirmed_hop
                          : config.kernel.publish == Publish::Flagged ? k.flagged_hop
                                                                      : 1.0;
-  rates.hop_us = std::max(k.idle_hop_us, target.hop_us * k.hop_scale * load) * publish;
+  const double loaded_hop_us = target.hop_us * k.hop_scale * load;
+  rates.hop_us = std::max(k.idle_hop_us, loaded_hop_us) * publish;
+  rates.idle_hop_us = k.idle_hop_us * publish;
   rates.fetch_us = target.l2_latency_us * std::max(1.0, std::sqrt(load));
   if (config.kernel.publish == Publish::Flagged) rates.fetch_us *= 0.25;  // the poll brought the data; only its unpacking is left
 
   // Where the weights come from.
-  const double hbm = (target.read_bandwidth_gbs > 0 ? target.read_bandwidth_gbs : target.peak_bandwidth_gbs * k.unmeasured_read_share) * 1e3;
+  const double hbm =
+      (target.read_bandwidth_gbs > 0 ? target.read_bandwidth_gbs : target.peak_bandwidth_gbs * k.unmeasured_read_share) * k.stream_share * 1e3;
   const double l2 = std::max(hbm, k.l2_bytes_per_clock_sm * rates.clock_mhz * target.sm_count);
   double bandwidth = 1.0 / (l2_share / l2 + (1.0 - l2_share) / hbm);
   if (rates.ring) bandwidth *= chunk_efficiency(config.kernel.chunk_bytes);
   if (uses_cpasync(config, target) && rates.ring) bandwidth *= cpasync_efficiency(config) * (target.sm_major >= 9 ? k.cpasync_share : 1.0);
-  if (config.kernel.publish == Publish::Flagged) bandwidth *= 1.0 - std::min(0.5, k.flagged_traffic * load);
+  if (config.kernel.publish == Publish::Flagged) rates.waiting_share = 1.0 - std::min(0.5, k.flagged_traffic * load);
   const double latency_us = l2_share * target.l2_latency_us + (1.0 - l2_share) * k.load_latency_us;
-  rates.sm_bytes_per_us = window / latency_us;
-  const double share = bandwidth / target.sm_count;
-  const double limited = 1.0 / std::pow(1.0 + std::pow(share / rates.sm_bytes_per_us, kSharingSharpness), 1.0 / kSharingSharpness);
-  rates.total_bytes_per_us = bandwidth * limited;
+  rates.sm_bytes_per_us = window.bytes / latency_us;
+  rates.sm_ahead_bytes_per_us = window.ahead_bytes / latency_us;
+  rates.memory_bytes_per_us = bandwidth;
+  rates.total_bytes_per_us = lower_of(rates.sm_bytes_per_us, bandwidth / target.sm_count) * target.sm_count;
 
   // How fast an SM eats what has landed.
   const double cap = k.shared_bytes_per_clock * rates.clock_mhz;
@@ -88,9 +108,15 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   if (config.kernel.weight_layout == WeightLayout::Row) per_warp *= k.row_share;
   const double registers = static_cast<double>(target.registers_per_sm) / config.threads_per_block;
   double raw = cap * (1.0 - std::exp(-warps * per_warp / cap));
-  if (registers < k.registers_wanted) raw *= std::pow(registers / k.registers_wanted, k.spill_exponent);
-  const double chunk = static_cast<double>(rates.chunk_bytes);
-  rates.consume_bytes_per_us = rates.ring ? chunk / (chunk / raw + k.chunk_us) : raw;
+  const double spilt = std::pow(std::min(1.0, registers / k.registers_wanted), k.spill_exponent);
+  raw *= spilt;
+  rates.warp_bytes_per_us = raw / warps;
+  rates.lone_warp_bytes_per_us = per_warp * spilt;
+  rates.step_us = k.step_us;
+  rates.turn_us = k.turn_us;
+  rates.unhoisted_us = window.hoisted ? 0.0 : k.unhoisted_us;
+  rates.columns = config.kernel.cols_per_warp;
+  rates.packed = config.kernel.weight_layout == WeightLayout::Packed;
 
   rates.l2_sm_bytes_per_us = std::min(2.0 * k.l2_bytes_per_clock_sm, 4.0 * warps) * rates.clock_mhz;
   rates.attention_bytes_per_us = std::min(2.0 * k.l2_bytes_per_clock_sm, k.attention_bytes_per_clock_warp * warps) * rates.clock_mhz;
@@ -101,12 +127,15 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   if (config.kernel.gemv_path == GemvPath::Slices) {
     const double crowded = std::pow(std::max(1.0, k.registers_wanted / registers), k.slices_spill);
     rates.hop_us *= k.slices_hop;
+    rates.idle_hop_us = rates.hop_us;
     rates.task_us = k.slices_task_us * crowded;
     rates.group_us = k.slices_group_us * crowded;
     rates.block_us = k.slices_block_us;
   }
   rates.warps = static_cast<int>(warps);
   rates.norm_us = k.norm_us;
+  rates.lag_us = k.lag_us;
+  rates.lag_settles_us = k.lag_settles_us;
   rates.attention_us = k.attention_us;
   rates.launch_us = k.launch_us;
   return rates;

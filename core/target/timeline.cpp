@@ -1,6 +1,8 @@
 #include "core/target/timeline.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <deque>
 #include <limits>
 
@@ -8,6 +10,8 @@
 
 namespace amk {
 namespace {
+
+constexpr std::int64_t kTileKeys = 16;  // of the cache, that a warp takes at a time
 
 // What a task costs apart from waiting, from its regions alone.
 struct TaskWork {
@@ -18,7 +22,9 @@ struct TaskWork {
   bool kv_late = false;     // too many to be on their way before the wait, beside a ring that fills
   bool fetches = false;
   double compute_us = 0;
-  double slices_us = 0;  // gemv_path slices: at the least, from the first product to the last
+  double products_us = 0;  // of the weights, once they are there …
+  double last_us = 0;      // … and of the last of them
+  double slices_us = 0;    // gemv_path slices: at the least, from the first product to the last
 };
 
 // What a task of gemv_path slices takes besides its bytes (kernels/megakernel/device/slices.cuh): it is done in groups of as many units at once as a
@@ -33,9 +39,55 @@ double slices_us(const ModelSpec& spec, const Task& task, const MachineRates& ra
   return (groups - 1) * rates.group_us + (slice - 1) * rates.block_us;
 }
 
+// How a matrix' rows are cut into segments, one of which a warp multiplies at a time (kernels/megakernel/device_plan.cpp, choose_group and shape_of).
+class Segments {
+ public:
+  Segments(const ModelSpec& spec, const MachineRates& rates) : rates_(rates) {
+    element_ = spec.weight_format == WeightFormat::Int8 ? 1 : dtype_bytes(spec.dtype);
+    group_ = (rates.warps <= 8 ? 4 : rates.warps <= 16 ? 2 : 1) * (element_ == 1 ? 2 : 1);
+    const auto fits = [&] {
+      for (const int columns : {spec.hidden, spec.q_rows(), spec.intermediate})
+        if (blocks_of(columns) % group_ != 0) return false;
+      return group_ * kBlockColumns <= rates_.columns && (!rates_.ring || group_ * block_bytes() <= rates_.chunk_bytes);
+    };
+    while (group_ > 1 && !fits()) --group_;
+    for (const Matrix matrix : {Matrix::Qkv, Matrix::O, Matrix::GateUp, Matrix::Down, Matrix::LmHead}) {
+      const int blocks = blocks_of(packed_cols(spec, matrix));
+      int segment = group_;
+      for (int d = group_; d <= blocks; d += group_)
+        if (blocks % d == 0 && d * kBlockColumns <= rates.columns && (!rates.ring || d * block_bytes() <= rates.chunk_bytes)) segment = d;
+      const double bytes = static_cast<double>(segment * block_bytes()), besides = rates.step_us + (segment / group_ - 1) * rates.turn_us;
+      cut_[static_cast<std::size_t>(matrix)] = {blocks / segment, bytes / rates.warp_bytes_per_us + besides,
+                                                bytes / rates.lone_warp_bytes_per_us + besides};
+    }
+  }
+  // From a task's first product to its last, all weights being there.
+  double consume_us(const Task& task) const {
+    const Cut& cut = cut_[static_cast<std::size_t>(task.matrix)];
+    const int rows = task.row_end - task.row_begin, units = rates_.packed ? (rows + kRowUnit - 1) / kRowUnit : rows;
+    return (units * cut.segments + rates_.warps - 1) / rates_.warps * cut.step_us;
+  }
+  // One warp's segment, behind the last byte's landing.
+  double last_us(const Task& task) const { return cut_[static_cast<std::size_t>(task.matrix)].last_us; }
+
+ private:
+  struct Cut {
+    int segments = 1;  // of a unit of rows
+    double step_us = 0, last_us = 0;
+  };
+  static constexpr int kBlockColumns = 64;
+  static int blocks_of(int columns) { return (columns + kBlockColumns - 1) / kBlockColumns; }
+  std::int64_t block_bytes() const { return std::int64_t{kBlockColumns} * (rates_.packed ? kRowUnit : 1) * element_; }
+
+  const MachineRates& rates_;
+  std::int64_t element_ = 2;
+  int group_ = 1;
+  std::array<Cut, 6> cut_;  // [Matrix]
+};
+
 double region_bytes(const Region& region) { return static_cast<double>(region.end - region.begin); }
 
-TaskWork work_of(const Program& program, const Task& task, const MachineRates& rates, int position) {
+TaskWork work_of(const Program& program, const Task& task, const MachineRates& rates, const Segments& segments, int position) {
   TaskWork work;
   const bool active = position >= task.pos_lo && position < task.pos_hi;
   if (!active) return work;
@@ -57,12 +109,14 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
     case Opcode::AttentionTile: {
       const std::int64_t block = std::max(1, program.attention.kv_block);
       const std::int64_t first = spec.sliding_window ? std::max<std::int64_t>(0, std::int64_t{position} + 1 - *spec.sliding_window) : 0;
-      std::int64_t keys = 0;
-      int awake = 0;  // splits of the task that have keys: each is a round of its own
+      std::int64_t keys = 0, turns = 0;  // of all warps, a tile each
+      int awake = 0;                     // splits of the task that have keys: each is a round of its own
       for (std::int64_t split = task.split; split < std::max(1, task.splits); split += std::max(1, program.attention.split_step)) {
         awake += split * block <= position ? 1 : 0;
+        const std::int64_t before = keys;
         for (std::int64_t at = split * block; at <= position; at += std::int64_t{std::max(1, task.splits)} * block)
           keys += std::max<std::int64_t>(0, std::min<std::int64_t>(at + block, std::int64_t{position} + 1) - std::max(at, first));
+        turns += (keys - before + kTileKeys * rates.warps - 1) / (kTileKeys * rates.warps);
       }
       double kv_element = 2;
       for (const Region& region : task.reads)
@@ -72,7 +126,8 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
       const double fma_us = 2.0 * static_cast<double>(keys) * spec.gqa() * spec.head_dim / (128.0 * rates.clock_mhz);
       work.kv_streams = task.ring_bytes > 0 && rates.ring && static_cast<double>(keys) >= awake * rates.ring_keys;
       work.kv_late = rates.ring && !work.kv_streams && static_cast<double>(keys) >= awake * rates.ring_keys;
-      work.compute_us = awake * rates.attention_us + std::max(work.kv_streams ? 0.0 : work.kv_bytes / rates.attention_bytes_per_us, fma_us);
+      const double walked = 2.0 * static_cast<double>(turns * kTileKeys * rates.warps) * spec.head_dim * kv_element;
+      work.compute_us = awake * rates.attention_us + std::max(work.kv_streams ? 0.0 : walked / rates.attention_bytes_per_us, fma_us);
       break;
     }
     case Opcode::RmsNorm:
@@ -80,7 +135,15 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
       break;
     case Opcode::Gemv:
       if (task.fused & kFusedNorm) work.compute_us += rates.norm_us;  // of a batch: the sequences' sums are reduced together
-      if (rates.group_us > 0) work.slices_us = slices_us(spec, task, rates);
+      if (rates.group_us > 0) {
+        work.slices_us = slices_us(spec, task, rates);
+        work.products_us = work.weight_bytes / (rates.warp_bytes_per_us * rates.warps);
+        work.last_us = std::min(work.products_us, static_cast<double>(rates.chunk_bytes) / (rates.warp_bytes_per_us * rates.warps));
+      } else {
+        work.products_us = segments.consume_us(task);
+        work.last_us = segments.last_us(task);
+      }
+      if (task.ring_bytes > 0) work.compute_us += rates.unhoisted_us;
       break;
     default:
       break;
@@ -105,6 +168,7 @@ struct Sm {
   double free_us = 0;
   double landed_us = 0;     // the last issued byte is in shared memory
   double stream_bytes = 0;  // issued so far
+  double lag_us = 0;        // of whichever SM is the last to end the task at hand
   std::vector<double> ring_ends;
   std::deque<ConsumedSpan> consumed;
 
@@ -124,7 +188,9 @@ class Simulation {
  public:
   Simulation(const Program& program, const MachineRates& rates, int position, double kv_from_hbm, bool hops)
       : program_(program), rates_(rates), position_(position), kv_from_hbm_(kv_from_hbm), hops_(hops) {
-    for (const Task& task : program.tasks) work_.push_back(work_of(program, task, rates, position));
+    const Segments segments(program.model, rates);
+    filling_ = lower_of(rates.sm_ahead_bytes_per_us, rates.waiting_share * rates.memory_bytes_per_us / static_cast<double>(program.queues.size()));
+    for (const Task& task : program.tasks) work_.push_back(work_of(program, task, rates, segments, position));
     std::vector<int> drawing(program.instructions.size(), 0);
     std::vector<std::int32_t> last_sm(program.instructions.size(), kNone);
     for (const auto& queue : program.queues)
@@ -134,7 +200,28 @@ class Simulation {
         last_sm[task.instruction] = task.sm;
         ++drawing[task.instruction];
       }
-    for (int sms : drawing) rate_.push_back(std::min(rates.sm_bytes_per_us, rates.total_bytes_per_us / std::max(1, sms)));
+    for (int sms : drawing) {
+      rate_.push_back(lower_of(rates.sm_bytes_per_us, rates.memory_bytes_per_us / std::max(1, sms)));
+      ahead_rate_.push_back(lower_of(rates.sm_ahead_bytes_per_us, rates.waiting_share * rates.memory_bytes_per_us / std::max(1, sms)));
+    }
+    // What the stream can bring while a task waits: its own bytes and those of the `depth` ring tasks behind it, as far as the ring holds them.
+    ahead_bytes_.assign(program.tasks.size(), 0.0);
+    const std::size_t depth = static_cast<std::size_t>(std::max(0, program.ring.depth));
+    for (const auto& queue : program.queues) {
+      std::deque<double> behind;
+      double sum = 0;
+      for (std::size_t i = queue.size(); i-- > 0;) {
+        const TaskId id = queue[i];
+        const double bytes =
+            rates.ring && program.tasks[id].ring_bytes > 0 ? work_[id].weight_bytes + (work_[id].kv_streams ? work_[id].kv_bytes : 0.0) : 0.0;
+        if (bytes > 0) {
+          behind.push_front(bytes);
+          sum += bytes;
+          if (behind.size() > depth + 1) sum -= behind.back(), behind.pop_back();
+        }
+        ahead_bytes_[id] = std::min(sum, static_cast<double>(rates.ring_bytes));
+      }
+    }
   }
 
   Timeline run() {
@@ -153,15 +240,16 @@ class Simulation {
       while (state.head < program_.queues[sm].size()) {
         const TaskId id = program_.queues[sm][state.head];
         const Task& task = program_.tasks[id];
-        double seen_us = 0;
-        if (!waits_met(task, sm, seen_us)) break;
-        const double end = execute(state, id, seen_us);
+        double signalled_us = 0;
+        if (!waits_met(task, sm, signalled_us)) break;
+        const double end = execute(state, id, signalled_us + hop_us(state, id, signalled_us));
+        const double published = end + state.lag_us;
         ++state.head;
-        timeline.instruction_end_us[task.instruction] = std::max(timeline.instruction_end_us[task.instruction], end);
-        timeline.end_us = std::max(timeline.end_us, end);
+        timeline.instruction_end_us[task.instruction] = std::max(timeline.instruction_end_us[task.instruction], published);
+        timeline.end_us = std::max(timeline.end_us, published);
         if (task.signal == kNone) continue;
         ++signals_[task.signal];
-        signalled_us_[task.signal] = std::max(signalled_us_[task.signal], end);
+        signalled_us_[task.signal] = std::max(signalled_us_[task.signal], published);
         Waiters& waiters = waiting_[task.signal];
         if (signals_[task.signal] < waiters.lowest_target) continue;
         ready.insert(ready.end(), waiters.sms.begin(), waiters.sms.end());
@@ -172,7 +260,7 @@ class Simulation {
   }
 
  private:
-  bool waits_met(const Task& task, std::int32_t sm, double& seen_us) {
+  bool waits_met(const Task& task, std::int32_t sm, double& signalled_us) {
     for (const Wait& wait : task.waits) {
       if (signals_[wait.counter] < wait.target) {
         Waiters& waiters = waiting_[wait.counter];
@@ -180,25 +268,42 @@ class Simulation {
         waiters.lowest_target = std::min(waiters.lowest_target, wait.target);
         return false;
       }
-      seen_us = std::max(seen_us, signalled_us_[wait.counter] + (hops_ ? rates_.hop_us : 0.0));
+      signalled_us = std::max(signalled_us, signalled_us_[wait.counter]);
     }
     return true;
+  }
+
+  // From the signal to its being seen: longer while the waiter's ring is being filled, which is the time until all that it can bring has landed.
+  double hop_us(const Sm& sm, TaskId id, double signalled_us) const {
+    const Task& task = program_.tasks[id];
+    if (!hops_ || task.waits.empty()) return 0;
+    double filled_us = 0;
+    if (ahead_bytes_[id] > 0) {
+      filled_us = std::max(sm.landed_us + ahead_bytes_[id] / filling_, sm.free_us + static_cast<double>(rates_.chunk_bytes) / filling_);
+    }
+    const double streaming = std::clamp((filled_us - signalled_us) / rates_.hop_us, 0.0, 1.0);
+    return rates_.idle_hop_us + (rates_.hop_us - rates_.idle_hop_us) * streaming;
   }
 
   // Ends of a task: it waits for its counters, fetches its input, then consumes weights as they land.
   double execute(Sm& sm, TaskId id, double seen_us) {
     const Task& task = program_.tasks[id];
     const TaskWork& work = work_[id];
+    sm.lag_us = 0;
     double start = std::max(sm.free_us, seen_us);
     start += (work.fetches && hops_ ? rates_.fetch_us : 0.0) + work.fetch_bytes / rates_.l2_sm_bytes_per_us + rates_.task_us + work.compute_us;
     double end = start;
     if (work.weight_bytes > 0)
-      end = task.ring_bytes > 0 && rates_.ring ? consume_ring(sm, work.weight_bytes, rate_[task.instruction], rates_.consume_bytes_per_us, start)
+      end = task.ring_bytes > 0 && rates_.ring ? consume_ring(sm,
+                                                              {work.weight_bytes, rate_[task.instruction], ahead_rate_[task.instruction],
+                                                               work.weight_bytes / work.products_us, work.last_us},
+                                                              start)
                                                : consume_direct(task, work, start);
     end = std::max(end, start + work.slices_us);
     const double share = std::min(rates_.sm_bytes_per_us, rates_.total_bytes_per_us / static_cast<double>(sms_.size()));
     if (work.kv_streams) {
-      end = consume_ring(sm, work.kv_bytes, kv_from_hbm_ > 0 ? share / kv_from_hbm_ : kInstantly, rates_.ring_attention_bytes_per_us, start);
+      const double lands = kv_from_hbm_ > 0 ? share / kv_from_hbm_ : kInstantly, eaten = rates_.ring_attention_bytes_per_us;
+      end = consume_ring(sm, {work.kv_bytes, lands, lands, eaten, std::min(work.kv_bytes, static_cast<double>(rates_.chunk_bytes)) / eaten}, start);
     } else if (work.kv_bytes > 0) {
       // K and V share the memory with the weight stream. What is loaded behind the wait cannot have come while the ring was full.
       const double kv_us = work.kv_bytes * kv_from_hbm_ / share;
@@ -207,7 +312,8 @@ class Simulation {
         end = std::max(end, begun + late_us);
         sm.landed_us = std::max(sm.landed_us, begun) + late_us;
       } else {
-        sm.landed_us = std::max(sm.landed_us, start - kv_us) + kv_us;
+        sm.landed_us += kv_us;
+        end = std::max(end, sm.landed_us);
       }
     }
     sm.free_us = end;
@@ -215,12 +321,15 @@ class Simulation {
   }
 
   double consume_direct(const Task& task, const TaskWork& work, double start) {
-    const double us = work.weight_bytes / std::min(rate_[task.instruction], rates_.consume_bytes_per_us);
-    return start + us;
+    return start + std::max(work.weight_bytes / rate_[task.instruction], work.products_us);
   }
 
-  // `rate`: at which they land; `consume`: at which they are eaten once they have.
-  double consume_ring(Sm& sm, double bytes, double rate, double consume, double start) {
+  struct Streamed {
+    double bytes, rate, ahead_rate;  // they land at `rate`, and before the task is the one at hand at `ahead_rate` …
+    double consume, last_us;         // … are eaten at `consume` once they have, and the last of them in `last_us`
+  };
+  double consume_ring(Sm& sm, const Streamed& s, double start) {
+    const auto [bytes, rate, ahead_rate, consume, last_us] = s;
     const double ring = static_cast<double>(rates_.ring_bytes);
     const double last_chunk = std::min(bytes, static_cast<double>(rates_.chunk_bytes));
     const double first = sm.stream_bytes;
@@ -229,13 +338,18 @@ class Simulation {
     double issue = sm.landed_us;
     if (sm.ring_ends.size() > depth) issue = std::max(issue, sm.ring_ends[sm.ring_ends.size() - depth - 1]);
     const double ahead = std::min(bytes, ring);  // what can land before the task consumes anything
-    double landed = std::max(issue + ahead / rate, sm.consumed_at(first - ring) + ahead / rate);
+    double landed = std::max(issue, sm.consumed_at(first - ring)) + ahead / ahead_rate;
+    const double before = landed - ahead / ahead_rate;
+    if (landed > start) landed = std::max(before, start) + (landed - std::max(before, start)) * ahead_rate / rate;
     landed = std::max(landed, sm.consumed_at(first + ahead - ring) + last_chunk / rate);
-    double end = std::max(start + bytes / consume, landed + last_chunk / consume);
+    double end = std::max(start + bytes / consume, landed + last_us);
     if (bytes > ring) {  // what did not fit lands while the task consumes
       landed = std::max(start, landed) + (bytes - ahead) / rate;
-      end = std::max(end, landed + last_chunk / consume);
+      end = std::max(end, landed + last_us);
     }
+    // SMs draw alike here. Where a stage waits for its bytes, some SM has drawn less than the others, another one each time, and the stage ends with
+    // it.
+    if (hops_ && landed > start) sm.lag_us = rates_.lag_us * (1 - std::exp(-(landed - start) / rates_.lag_settles_us));
     sm.consumed.push_back({first, first + bytes, std::min(start, end), end});
     sm.stream_bytes += bytes;
     sm.landed_us = landed;
@@ -249,7 +363,9 @@ class Simulation {
   const double kv_from_hbm_;
   const bool hops_;
   std::vector<TaskWork> work_;
-  std::vector<double> rate_;  // [instruction]: what one of its SMs draws
+  std::vector<double> rate_, ahead_rate_;  // [instruction]: what one of its SMs draws
+  std::vector<double> ahead_bytes_;        // [task]
+  double filling_ = 1;                     // of one SM's ring, while all wait
   std::vector<Sm> sms_;
   std::vector<std::int32_t> signals_;
   std::vector<double> signalled_us_;

@@ -150,6 +150,37 @@ TEST_CASE("the space follows the device and the model") {
   CHECK(point_of(small, outside).error().message == "kernel_knobs.counters is \"kv_head\"; accepted: \"vector\" (not a knob of this search space)");
 }
 
+TEST_CASE("what makes no difference is accepted and not searched: its point is that of what is") {
+  const SearchSpace space = megakernel_space(model(), kH100), all = megakernel_space(model(), kH100, 1, Choices::All);
+  for (const char* idle : {"page_allocation", "kernel_knobs.cpasync", "kernel_knobs.cpa_stages", "kernel_knobs.cpa_cols"}) {
+    CHECK(space.index_of(idle) == space.knobs.size());
+    CHECK(all.index_of(idle) < all.knobs.size());
+  }
+  CHECK(space.knobs[space.index_of("pipelining_depth")].choices == std::vector<Json>{0, 1, 2, 4});
+  CHECK(all.knobs[all.index_of("pipelining_depth")].choices.size() == 9);
+  const auto depth_of = [&](int depth) {
+    ScheduleConfig config;
+    config.pipelining_depth = depth;
+    const auto point = point_of(space, config);
+    REQUIRE(point);
+    return config_at(space, *point).pipelining_depth;
+  };
+  CHECK(depth_of(1) == 1);
+  CHECK(depth_of(3) == 2);
+  CHECK(depth_of(8) == 4);
+  ScheduleConfig config;
+  config.page_allocation = PageAllocation::None;
+  config.kernel.cpa_stages = 2;
+  config.kernel.cpa_cols = 1024;
+  CHECK(point_of(space, config).value() == space.default_point());
+  CHECK(config_at(all, point_of(all, config).value()) == config);  // an ablation tells them apart
+  config.kernel.cpasync = true;                                    // which does make a difference, for the worse
+  CHECK(point_of(space, config).error().message == "kernel_knobs.cpasync is true; accepted: false (not a knob of this search space)");
+  // Below sm_90 there is nothing else, and its knobs are searched.
+  const SearchSpace ada = megakernel_space(model(), gpu(8, 58, 101376));
+  CHECK(ada.index_of("kernel_knobs.cpa_stages") < ada.knobs.size());
+}
+
 TEST_CASE("a config outside the space has no point, and says which knob") {
   const SearchSpace space = megakernel_space(model(), kH100);
   ScheduleConfig config;

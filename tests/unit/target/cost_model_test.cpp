@@ -126,7 +126,7 @@ TEST_CASE("bulk-copy sizes: the measured efficiencies, and no dip between them")
   }
 }
 
-// Measured on an H200 (docs/lab/megakernel.md, 9; bench/cost_model has all of them): the best config of llama-3.2-1b, and one knob of it moved.
+// Measured on an H200 (docs/lab/megakernel.md, 24; bench/cost_model has all of them): the best config, and one knob of it moved.
 ScheduleConfig measured_best() {
   ScheduleConfig config;
   config.gemv_n_tile = 8;
@@ -136,39 +136,91 @@ ScheduleConfig measured_best() {
   return config;
 }
 
-TEST_CASE("measured configs: within 10%, and what is slower by a fifth is predicted to be slower") {
+ModelSpec llama_8b() {
+  ModelSpec s = llama_1b();
+  s.name = "llama-3.1-8b";
+  s.hidden = 4096;
+  s.intermediate = 14336;
+  s.layers = 32;
+  s.head_dim = 128;
+  s.tied_embeddings = false;
+  return s;
+}
+
+struct Measured {
+  double us;
+  std::function<void(ScheduleConfig&)> change;
+};
+
+// Within 10%, and what is slower by a fifth is predicted to be slower by a tenth.
+void check_measured(const ModelSpec& spec, double measured_base_us, const ScheduleConfig& best, const std::vector<Measured>& points) {
   const GpuTarget target = gpu("h200");
   const auto predicted_us = [&](const std::function<void(ScheduleConfig&)>& change) {
-    ScheduleConfig config = measured_best();
+    ScheduleConfig config = best;
     change(config);
-    return predict(lowered(llama_1b(), config, target, 512), config, target, 256).latency_us;
+    return predict(lowered(spec, config, target, 512), config, target, 256).latency_us;
   };
   const double base = predicted_us([](ScheduleConfig&) {});
-  CHECK(base == doctest::Approx(659.7).epsilon(0.05));
-  const struct {
-    double measured_us;
-    std::function<void(ScheduleConfig&)> change;
-  } points[] = {
-      {690.9, [](ScheduleConfig& c) { c.kernel.publish = Publish::Release; }},
-      {697.0, [](ScheduleConfig& c) { c.kernel.publish = Publish::Flagged; }},
-      {732.7, [](ScheduleConfig& c) { c.gemv_n_tile = 32; }},
-      {951.6, [](ScheduleConfig& c) { c.gemv_n_tile = 64; }},
-      {770.2, [](ScheduleConfig& c) { c.kernel.chunk_bytes = 8192; }},
-      {1304.9, [](ScheduleConfig& c) { c.kernel.chunk_bytes = 4096; }},
-      {704.7, [](ScheduleConfig& c) { c.kernel.inflight_chunks = 1; }},
-      {713.5, [](ScheduleConfig& c) { c.kernel.inflight_chunks = 6; }},
-      {743.9, [](ScheduleConfig& c) { c.pipelining_depth = 0; }},
-      {721.2, [](ScheduleConfig& c) { c.threads_per_block = 160; }},
-      {1037.4, [](ScheduleConfig& c) { c.threads_per_block = 544; }},
-      {679.1, [](ScheduleConfig& c) { c.kernel.gemv_path = GemvPath::Fma; }},
-      {678.0, [](ScheduleConfig& c) { c.fusion.combine_o = false; }},
-      {1111.6, [](ScheduleConfig& c) { c.kernel.cpasync = true; }},
-  };
-  for (const auto& point : points) {
+  CHECK(base == doctest::Approx(measured_base_us).epsilon(0.06));
+  for (const Measured& point : points) {
     const double us = predicted_us(point.change);
-    CAPTURE(point.measured_us);
-    CHECK(us == doctest::Approx(point.measured_us).epsilon(0.10));
-    if (point.measured_us > 1.2 * 659.7) CHECK(us > 1.1 * base);
+    CAPTURE(point.us);
+    CAPTURE(us);
+    CHECK(us == doctest::Approx(point.us).epsilon(0.10));
+    if (point.us > 1.2 * measured_base_us) CHECK(us > 1.1 * base);
+  }
+}
+
+TEST_CASE("measured configs of llama-3.2-1b within 10%") {
+  check_measured(llama_1b(), 621.0, measured_best(),
+                 {
+                     {650.7, [](ScheduleConfig& c) { c.kernel.publish = Publish::Release; }},
+                     {642.7, [](ScheduleConfig& c) { c.kernel.publish = Publish::Flagged; }},
+                     {686.6, [](ScheduleConfig& c) { c.gemv_n_tile = 32; }},
+                     {665.5, [](ScheduleConfig& c) { c.kernel.chunk_bytes = 32768; }},
+                     {695.9, [](ScheduleConfig& c) { c.kernel.chunk_bytes = 8192; }},
+                     {644.6, [](ScheduleConfig& c) { c.kernel.inflight_chunks = 1; }},
+                     {683.0, [](ScheduleConfig& c) { c.kernel.inflight_chunks = 6; }},
+                     {686.2, [](ScheduleConfig& c) { c.pipelining_depth = 0; }},
+                     {646.7, [](ScheduleConfig& c) { c.threads_per_block = 320; }},
+                     {765.1, [](ScheduleConfig& c) { c.threads_per_block = 128; }},
+                     {984.3, [](ScheduleConfig& c) { c.threads_per_block = 544; }},
+                     {759.4, [](ScheduleConfig& c) { c.smem_bytes_per_block = 65536; }},
+                     {762.3, [](ScheduleConfig& c) { c.smem_bytes_per_block = 0; }},
+                     {669.2, [](ScheduleConfig& c) { c.kernel.cols_per_warp = 1024; }},
+                     {632.3, [](ScheduleConfig& c) { c.kernel.gemv_path = GemvPath::Fma; }},
+                     {647.5, [](ScheduleConfig& c) { c.fusion.combine_o = false; }},
+                     {1204.2, [](ScheduleConfig& c) { c.kernel.cpasync = true; }},
+                 });
+}
+
+// Chunks of 32 KB, which the model liked and the card does not, and few columns more: what a search from an older prior lost its evaluations to.
+TEST_CASE("measured configs of llama-3.1-8b within 10%, and none of what is slower is liked better than the best") {
+  ScheduleConfig best = measured_best();
+  best.smem_bytes_per_block = 163840;
+  const std::vector<Measured> points = {
+      {3530.9, [](ScheduleConfig& c) { c.smem_bytes_per_block = 180224; }},
+      {3635.9, [](ScheduleConfig& c) { c.kernel.chunk_bytes = 32768; }},
+      {3712.2, [](ScheduleConfig& c) { c.kernel.inflight_chunks = 1; }},
+      {3600.5, [](ScheduleConfig& c) { c.kernel.inflight_chunks = 3; }},
+      {3666.6, [](ScheduleConfig& c) { c.kernel.cols_per_warp = 512; }},
+      {3674.6, [](ScheduleConfig& c) { c.attention_kv_block = 256; }},
+      {3651.4, [](ScheduleConfig& c) { c.threads_per_block = 320; }},
+      {3629.1, [](ScheduleConfig& c) { c.kernel.publish = Publish::Release; }},
+      {3692.1, [](ScheduleConfig& c) { c.kernel.publish = Publish::Flagged; }},
+      {3734.6, [](ScheduleConfig& c) { c.smem_bytes_per_block = 81920; }},
+      {3596.0, [](ScheduleConfig& c) { c.fusion.combine_o = false; }},
+      {3662.1, [](ScheduleConfig& c) { c.fusion.norm_qkv = false; }},
+  };
+  check_measured(llama_8b(), 3560.8, best, points);
+  const GpuTarget target = gpu("h200");
+  const double base = predict(lowered(llama_8b(), best, target, 512), best, target, 256).latency_us;
+  for (const Measured& point : points) {
+    if (point.us < 3560.8) continue;
+    ScheduleConfig config = best;
+    point.change(config);
+    CAPTURE(point.us);
+    CHECK(predict(lowered(llama_8b(), config, target, 512), config, target, 256).latency_us > base);
   }
 }
 
