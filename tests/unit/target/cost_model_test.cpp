@@ -294,8 +294,8 @@ TEST_CASE("every knob moves the prediction the way the measurements say") {
   }
   SUBCASE("a larger ring hides more of a hop; none hides nothing") {
     double last = latency([](ScheduleConfig& c) { c.smem_bytes_per_block = 0; });
-    CHECK(last > 1.15 * base);
-    for (int bytes : {32768, 65536, 131072, 196608, 229376}) {
+    CHECK(last > 1.1 * base);
+    for (int bytes : {81920, 131072, 196608, 229376}) {  // four slots of 16 KB are no better than none (lab/megakernel.md, 24)
       const double us = latency([&](ScheduleConfig& c) { c.smem_bytes_per_block = bytes; });
       CHECK(us < last);
       last = us;
