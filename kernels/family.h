@@ -43,6 +43,9 @@ class Workload {
   virtual const std::string& regime() const = 0;
   virtual const GpuTarget& target() const = 0;
   virtual const SearchSpace& space() const = 0;
+  // Whether the files that it was opened from are still what they were: Unavailable when a checkpoint was replaced or written to meanwhile. What was
+  // judged then is neither the old model nor the new one; open it again.
+  virtual Status unchanged() const { return {}; }
   virtual Json features() const = 0;  // numbers that describe workload and device, for the prior
 
   // Fills defaults, checks names, types and ranges. InvalidArgument names the key, its value and what is accepted.

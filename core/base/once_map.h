@@ -21,8 +21,9 @@ class OnceMap {
   Result<T> get(const std::string& key, const std::function<Result<T>()>& make, const std::stop_token& stop) {
     {
       std::unique_lock lock(mutex_);
+      if (!changed_.wait(lock, stop, [&] { return !slots_[key].being_made; }))
+        return fail(ErrorKind::Cancelled, "cancelled while waiting for " + key);
       Slot& slot = slots_[key];
-      if (!changed_.wait(lock, stop, [&] { return !slot.being_made; })) return fail(ErrorKind::Cancelled, "cancelled while waiting for " + key);
       if (slot.value) return *slot.value;
       slot.being_made = true;
     }
@@ -37,6 +38,12 @@ class OnceMap {
     return made;
   }
 
+  // Forgets the values whose keys begin with `prefix`, but for `key`: what it was under earlier circumstances.
+  void keep_only(const std::string& prefix, const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(slots_, [&](const auto& entry) { return entry.first.starts_with(prefix) && entry.first != key && !entry.second.being_made; });
+  }
+
  private:
   struct Slot {
     bool being_made = false;
@@ -44,7 +51,7 @@ class OnceMap {
   };
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::map<std::string, Slot> slots_;  // never erased: references to slots stay good
+  std::map<std::string, Slot> slots_;
 };
 
 }  // namespace amk

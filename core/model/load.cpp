@@ -1,7 +1,10 @@
 #include "core/model/load.h"
 
+#include <algorithm>
 #include <system_error>
 
+#include "core/base/hash.h"
+#include "core/base/memory_map.h"
 #include "core/model/catalogue.h"
 #include "core/model/checkpoint.h"
 #include "core/model/hf_cache.h"
@@ -69,6 +72,32 @@ Result<std::shared_ptr<const Weights>> load_weights(const ModelRef& ref, int thr
   AMK_TRY(weights, ref.source == ModelRef::Source::Catalogue ? generate_weights(stored, ref.seed, threads) : open_checkpoint(ref.directory, stored));
   if (ref.spec.weight_format == WeightFormat::Stored) return weights;
   return quantise_weights(std::move(weights), ref.spec.name, threads);
+}
+
+std::string stamp_of(const ModelRef& ref) {
+  if (ref.source == ModelRef::Source::Catalogue) return {};
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (fs::directory_iterator at(ref.directory, failed), end; !failed && at != end; at.increment(failed)) {
+    const std::string name = at->path().filename().string();
+    if (name == "config.json" || name.ends_with(".safetensors") || name == "model.safetensors.index.json") names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  const fs::path canonical = fs::canonical(ref.directory, failed);  // however the path was written
+  std::string text = (failed ? ref.directory : canonical).string() + "\n";
+  for (const std::string& name : names) {
+    text += name;
+    const auto id = identity_of(ref.directory / name);
+    if (!id) {
+      text += " gone\n";
+      continue;
+    }
+    for (const auto number :
+         {id->device, id->inode, id->size, static_cast<std::uint64_t>(id->modified_ns), static_cast<std::uint64_t>(id->changed_ns)})
+      text += " " + std::to_string(number);
+    text += "\n";
+  }
+  return hash128_hex(text);
 }
 
 std::vector<std::string> catalogue_names(const ModelSources& sources) { return list_catalogue(sources.catalogue_dir); }

@@ -36,6 +36,10 @@ Result<ModelRef> resolve_model(std::string_view name, const ModelSources& source
 // where the spec says so.
 Result<std::shared_ptr<const Weights>> load_weights(const ModelRef& ref, int threads = 0);
 
+// Names the state of a checkpoint's files (config, index, every safetensors file: device, inode, size, times) without reading them: equal stamps, the
+// same unmodified files. "" for the catalogue's, which have none.
+std::string stamp_of(const ModelRef& ref);
+
 std::vector<std::string> catalogue_names(const ModelSources& sources);
 
 }  // namespace amk

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/base/json.h"
+#include "core/base/memory_map.h"
 
 extern char** environ;
 
@@ -228,14 +229,18 @@ int serve_worker(int in, int out, const std::function<Result<Message>(const Mess
     const auto id = request->body.is_object() ? request->body.value("id", std::uint64_t{0}) : 0;
     if (request->body.is_object()) request->body.erase("id");
     Message reply;
+    const std::uint64_t failures = mapped_read_failures();
     Result<Message> handled = handle(*request);
+    // A model that was loaded from a file which could not be read whole is no model: it is told, and goes with this process.
+    const Status whole = mapped_reads_succeeded_since(failures);
+    if (!whole) handled = tl::unexpected<Error>(whole.error());
     if (handled) {
       reply = std::move(*handled);
     } else {
       reply.body = to_json(handled.error());
     }
     reply.body["id"] = id;
-    if (!write_message(out, reply, std::chrono::steady_clock::now() + std::chrono::minutes(5))) return 3;
+    if (!write_message(out, reply, std::chrono::steady_clock::now() + std::chrono::minutes(5)) || !whole) return 3;
   }
 }
 

@@ -66,6 +66,7 @@ void GpuJudge::remember_us(const Workload& workload, const std::string& schedule
 Status GpuJudge::open_model(const MegakernelWorkload& workload, const Progress& progress) {
   AMK_TRY(opened, call({{"op", "open"},
                         {"model", workload.id()},
+                        {"content", workload.content()},  // a worker keeps a model while the request stays the same
                         {"gpu_ordinal", device_.ordinal},
                         {"config_dir", options_.config_dir.string()},
                         {"max_seq", workload.lowering_target().max_seq},

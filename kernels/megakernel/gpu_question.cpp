@@ -97,7 +97,9 @@ Result<GpuReferences::Sequences> references_of(GpuReferences& all, const Megaker
     }
     return made;
   };
-  return all.whole.get(workload.id(), make, progress.stop);
+  const std::string key = workload.content();
+  all.whole.keep_only(workload.id() + "\n", key);
+  return all.whole.get(key, make, progress.stop);
 }
 
 Result<std::shared_ptr<const InstructionReference>> reference_of(GpuReferences& all, const InstructionWorkload& workload, const Progress& progress) {
@@ -109,7 +111,9 @@ Result<std::shared_ptr<const InstructionReference>> reference_of(GpuReferences& 
     return InstructionReference::create(weights, workload.op(), max_seq, gpu_format(spec.dtype),
                                         instruction_draws(spec, workload.op(), max_seq, fresh_seed()), progress.stop);
   };
-  return all.instructions.get(workload.id(), make, progress.stop);
+  const std::string key = workload.id() + "\n" + workload.model().content();
+  all.instructions.keep_only(workload.id() + "\n", key);
+  return all.instructions.get(key, make, progress.stop);
 }
 
 // The last `tokens` of a sequence, as far as it goes.

@@ -21,6 +21,7 @@ class InstructionWorkload final : public Workload {
   const std::string& regime() const override { return model_->regime(); }
   const GpuTarget& target() const override { return model_->target(); }
   const SearchSpace& space() const override { return space_; }
+  Status unchanged() const override { return model_->unchanged(); }
   Json features() const override;
 
   // InvalidArgument for a knob that the kind does not read and that is not the model's default: it would name the same kernel twice.

@@ -47,6 +47,7 @@ void fill_prediction(Verdict& verdict, const Prediction& p) {
 
 MegakernelWorkload::MegakernelWorkload(ModelRef ref, GpuTarget target)
     : ref_(std::move(ref)),
+      stamp_(stamp_of(ref_)),
       target_(std::move(target)),
       regime_(std::string(to_string(ref_.spec.matrix_dtype())) + "-b" + std::to_string(ref_.batch)),
       space_(megakernel_space(ref_.spec, target_, ref_.batch)),
@@ -114,6 +115,22 @@ LoweringTarget MegakernelWorkload::lowering_target() const {
 }
 
 NumericFormat MegakernelWorkload::gpu_format(const ModelSpec& spec) { return {spec.dtype, DType::BF16, DType::BF16}; }
+
+Status MegakernelWorkload::unchanged() const {
+  if (ref_.source == ModelRef::Source::Catalogue) return {};
+  // By its name: that of a hub may lead to another snapshot by now.
+  const auto changed = [&](const std::string& why) {
+    return fail(ErrorKind::Unavailable,
+                "the checkpoint of " + id() + " changed while it was in use (" + why +
+                    "): what was judged is neither the old model nor the new one; ask again",
+                {{"reason", "checkpoint-changed"}, {"model", id()}});
+  };
+  AMK_TRY(resources, find_resources());
+  const auto now = resolve_model(id(), ModelSources::from_environment(resources.config()));
+  if (!now) return changed(now.error().message);
+  if (stamp_of(*now) != stamp_) return changed("files in " + now->directory.string() + " were written or replaced");
+  return {};
+}
 
 Json MegakernelWorkload::features() const {
   const ModelSpec& s = ref_.spec;

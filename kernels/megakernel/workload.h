@@ -34,6 +34,9 @@ class MegakernelWorkload final : public Workload {
   const std::string& id() const override { return ref_.spec.name; }
   const std::string& regime() const override { return regime_; }
   const GpuTarget& target() const override { return target_; }
+  Status unchanged() const override;
+  // Names the weights: what is kept of a model by its name alone would outlive a change of its files.
+  std::string content() const { return id() + "\n" + stamp_; }
   const SearchSpace& space() const override { return space_; }
   Json features() const override;
 
@@ -75,6 +78,7 @@ class MegakernelWorkload final : public Workload {
   Status check_on_cpu(const ScheduleConfig& config, const Program& program, const Progress& progress, Verdict& verdict) const;
 
   ModelRef ref_;
+  std::string stamp_;  // of the checkpoint's files when this was opened
   GpuTarget target_;
   std::string regime_;
   SearchSpace space_;

@@ -77,6 +77,7 @@ struct ResultFiles::Impl {
                        {"end_seq", end_seq},
                        {"tsv", to_json(mark_of(tsv, size_of(tsv)))},
                        {"corpus", to_json(mark_of(corpus, size_of(corpus)))}};
+    AMK_CHECK(failpoint::check(Failpoint::StateWrite));
     // Not fsynced: an old or torn one only means that the files are checked and cut back to it, or rebuilt.
     return replace_file(state, canonical_dump(json) + "\n", {.durable = false});
   }
@@ -103,6 +104,7 @@ struct ResultFiles::Impl {
 
   Status quarantine(const std::string& lines) {
     if (lines.empty()) return {};
+    AMK_CHECK(failpoint::check(Failpoint::QuarantineAppend));
     return append_bytes(folder / "results.quarantine", lines);
   }
 
@@ -119,6 +121,7 @@ struct ResultFiles::Impl {
       from = end == std::string::npos ? extra.size() : end + 1;
     }
     AMK_CHECK(quarantine(strange));
+    AMK_CHECK(failpoint::check(Failpoint::ExportCut));
     if (::truncate(path.c_str(), mark.bytes) != 0) return system_error("truncate", path, errno);
     return {};
   }

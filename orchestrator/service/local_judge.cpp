@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/base/json.h"
+#include "core/base/memory_map.h"
 #include "kernels/device_judge.h"
 #include "kernels/evaluator/gpu_lock.h"
 #include "kernels/evaluator/gpu_report.h"
@@ -165,13 +166,21 @@ Json LocalJudge::gpu_report() {
 Result<Verdict> LocalJudge::judge(const Workload& workload, const Json& canonical, Device device, const IncumbentNow& incumbent,
                                   const Progress& progress) {
   impl_->probe();
-  if (device != Device::Cuda || impl_->groups.empty()) return CpuJudge::judge(workload, canonical, device, incumbent, progress);
-  Group* group = impl_->group_of(workload.target().name);
-  if (group == nullptr) return fail(ErrorKind::Unavailable, "this machine has no " + workload.target().name);
-  return group->pool->judge<Verdict>(progress.stop, [&](std::size_t lane) -> Result<Verdict> {
-    AMK_TRY(judge, impl_->judge_of(*group->lanes[lane], workload));
-    return judge->judge_against(workload, canonical, incumbent, progress);
-  });
+  const auto judge_here = [&]() -> Result<Verdict> {
+    if (device != Device::Cuda || impl_->groups.empty()) return CpuJudge::judge(workload, canonical, device, incumbent, progress);
+    Group* group = impl_->group_of(workload.target().name);
+    if (group == nullptr) return fail(ErrorKind::Unavailable, "this machine has no " + workload.target().name);
+    return group->pool->judge<Verdict>(progress.stop, [&](std::size_t lane) -> Result<Verdict> {
+      AMK_TRY(judge, impl_->judge_of(*group->lanes[lane], workload));
+      return judge->judge_against(workload, canonical, incumbent, progress);
+    });
+  };
+  const std::uint64_t failures = mapped_read_failures();
+  auto verdict = judge_here();
+  // Whatever it says, of files that changed or could not be read under it, it says of no model.
+  AMK_CHECK(workload.unchanged());
+  AMK_CHECK(mapped_reads_succeeded_since(failures));
+  return verdict;
 }
 
 }  // namespace amk

@@ -54,12 +54,14 @@ Result<Opened> Workloads::open(const std::string& model, const std::string& gpu,
     if (at != open_.end()) {
       open_.splice(open_.begin(), open_, at);
       out.workload = open_.front().workload;
-      return out;
     }
   }
+  // A checkpoint that was written anew since is opened anew.
+  if (out.workload && out.workload->unchanged()) return out;
   // Opened without the lock: it may take a while. Two threads may open the same one; the second result is dropped.
   AMK_TRY(workload, open_workload(model, target_gpu));
   std::lock_guard lock(mutex_);
+  std::erase_if(open_, [&](const Entry& e) { return e.key == key; });
   open_.push_front({key, workload});
   if (open_.size() > kKeptOpen) open_.pop_back();
   out.workload = std::move(workload);

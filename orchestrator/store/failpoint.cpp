@@ -13,10 +13,12 @@ namespace amk {
 namespace {
 
 constexpr std::array<std::string_view, kFailpoints> kNames{
-    "open.created",    "migrate.backup",  "migrate.backup-done", "migrate.step",     "migrate.step-done",  "write.begin",      "write.body",
-    "write.commit",    "write.committed", "reserve.create",      "reserve.release",  "backup.copied",      "vfs.db.write",     "vfs.db.sync",
-    "vfs.db.truncate", "vfs.wal.write",   "vfs.wal.sync",        "vfs.wal.truncate", "vfs.journal.write",  "vfs.journal.sync", "vfs.journal.truncate",
-    "vfs.delete",      "tsv.append",      "tsv.append-torn",     "corpus.append",    "corpus.append-torn", "export.written",   "export.renamed"};
+    "open.created",      "migrate.backup",     "migrate.backup-done",  "migrate.step",   "migrate.step-done", "write.begin",
+    "write.body",        "write.commit",       "write.committed",      "reserve.create", "reserve.release",   "backup.copied",
+    "vfs.db.write",      "vfs.db.sync",        "vfs.db.truncate",      "vfs.wal.write",  "vfs.wal.sync",      "vfs.wal.truncate",
+    "vfs.journal.write", "vfs.journal.sync",   "vfs.journal.truncate", "vfs.delete",     "tsv.append",        "tsv.append-torn",
+    "corpus.append",     "corpus.append-torn", "export.written",       "export.renamed", "export.cut",        "quarantine.append",
+    "state.write"};
 
 enum class Action { None, Kill, Error, DiskFull };
 

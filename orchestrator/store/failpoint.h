@@ -40,6 +40,9 @@ enum class Failpoint {
   CorpusAppendTorn,   // corpus.append-torn
   ExportWritten,      // export.written: a rebuilt file is complete under its temporary name
   ExportRenamed,      // export.renamed
+  ExportCut,          // export.cut: before a file is cut back to its last complete line
+  QuarantineAppend,   // quarantine.append: before lines of a stranger are put aside
+  StateWrite,         // state.write: before results.state says how far the exports are
   kCount
 };
 inline constexpr int kFailpoints = static_cast<int>(Failpoint::kCount);

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "core/base/memory_map.h"
 #include "core/base/parse_json.h"
 #include "core/schedule/nearest_name.h"
 #include "server/cli/call.h"
@@ -106,6 +107,7 @@ int CommandLine::failed(const Error& error) {
 
 int CommandLine::finish(const Result<Json>& result, const std::function<int(const Json&)>& judge_exit) {
   if (!result) return failed(result.error());
+  if (const Status whole = mapped_reads_succeeded_since(0); !whole) return failed(whole.error());
   const bool printed = print_document(stdout_fd_, *result, globals_.pretty);
   const int code = judge_exit ? judge_exit(*result) : kOk;
   return printed ? code : kMachinery;

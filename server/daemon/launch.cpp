@@ -71,6 +71,9 @@ Result<int> greet(int fd, Clock::time_point until, const std::string& wanted_bui
   const Json hello = hello_of(fd, until);
   if (hello.empty()) {
     ::close(fd);
+    if (Clock::now() >= until)
+      return fail(ErrorKind::Unavailable,
+                  "the daemon holds the workspace but does not answer: it is stopped or starved (its process id is in workspace.lock)");
     return fail(ErrorKind::Unavailable, "the daemon went away while we connected");
   }
   if (!wanted_build.empty() && hello.value("build", Json()) != wanted_build) {

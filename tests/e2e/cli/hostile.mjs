@@ -3,7 +3,7 @@
 import fs from 'node:fs';
 import net from 'node:net';
 import { createInterface } from 'node:readline';
-import { equal, ok, patience, test } from './harness.mjs';
+import { equal, fixtures, ok, patience, test } from './harness.mjs';
 
 // Every pair of argument and value, or a quarter of them, each value with some argument.
 const everything = process.env.AMK_HOSTILE_ALL === '1';
@@ -157,4 +157,39 @@ test('who does not read what he asked for is not asked for more: nobody waits fo
   for (const s of deaf) s.destroy();
   equal(ws.amk(['orchestrate', 'status']).code, 0, 'it serves on');
   equal(ws.daemonPid(), daemon, 'the same daemon');
+});
+
+test('a checkpoint that is written over, cut or replaced under the daemon: opened anew, never judged as two models, never its end', async (ws) => {
+  const model = `${ws.dir}/model`, weights = `${model}/model.safetensors`;
+  fs.cpSync(`${fixtures}/llama-gqa`, model, { recursive: true });
+  const whole = fs.readFileSync(weights);
+  const evaluate = (config = {}) => ws.amk(['eval', model, '--device', 'cpu', '--config', JSON.stringify(config)]);
+  const judged = (what, config) => equal([evaluate(config).json?.status, evaluate(config).json?.correct], ['ok', true], what);
+  judged('as it came');
+  const daemon = ws.daemonPid();
+  // Other weights of the same size, written into the same file: small numbers stay small, in fp32 as in bf16.
+  const other = Buffer.from(whole), data = 8 + Number(whole.readBigUInt64LE(0));
+  for (let i = data; i < other.length; i += 512) other[i] ^= 0x05;
+  fs.writeFileSync(weights, other);
+  judged('written over in place');
+  judged('and another config of it', { pipelining_depth: 1 });
+  fs.writeFileSync(`${weights}.new`, whole);
+  fs.renameSync(`${weights}.new`, weights);
+  judged('replaced');
+  // Cut while a search reads it, again and again.
+  for (let round = 0; round < (everything ? 8 : 2); round++) {
+    const job = ws.amk(['loop', model, '--device', 'cpu', '--budget', '5000', '--seed', String(round), '--detach']).json;
+    await sleep(150 * (round + 1));
+    fs.truncateSync(weights, Math.floor(whole.length / (round % 4 + 2)));
+    const ended = ws.amk(['job', job.job_id, '--wait', '40']).json;
+    ok(['failed', 'done'].includes(ended?.state), `the search ends: ${JSON.stringify(ended).slice(0, 300)}`);
+    if (ended.state === 'failed') ok(['unavailable', 'io', 'corrupt'].includes(ended.error.kind), `and says why: ${JSON.stringify(ended.error)}`);
+    equal(ws.daemonPid(), daemon, 'the same daemon');
+    const refused = evaluate();
+    ok(refused.code === 3 || refused.code === 2, `a cut file is refused: ${refused.out.slice(0, 300)}`);
+    fs.writeFileSync(weights, whole);
+    judged('whole again');
+  }
+  const rows = ws.amk(['results', '--limit', '200']).json.rows;
+  equal(rows.filter((r) => r.outcome === 'failed' || r.outcome === 'crash').length, 0, 'no candidate was blamed');
 });
