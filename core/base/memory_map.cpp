@@ -48,6 +48,7 @@ struct sigaction bus_before {};
 void on_bus_error(int number, siginfo_t* info, void* context) {
   const auto at = reinterpret_cast<std::uintptr_t>(info->si_addr);
   for (Guard& g : guards) {
+    if (info->si_code <= 0) break;  // sent by somebody: there is no address
     const std::uintptr_t begin = g.begin.load(std::memory_order_acquire), end = g.end.load(std::memory_order_acquire);
     if (at < begin || at >= end) continue;
     // Zeros from this page on: a cut file ends once. mmap is a system call and nothing else.

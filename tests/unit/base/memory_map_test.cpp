@@ -75,7 +75,7 @@ TEST_CASE("a mapped file that is cut under its readers shows zeros, is counted, 
   }
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(WIFSIGNALED(status));
+  CHECK((WIFSIGNALED(status) || WEXITSTATUS(status) != 0));  // a sanitizer reports it and exits
 }
 
 TEST_CASE("anonymous memory is zero, writable, and moves") {
