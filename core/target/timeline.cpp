@@ -187,7 +187,7 @@ struct Sm {
 class Simulation {
  public:
   Simulation(const Program& program, const MachineRates& rates, int position, double kv_from_hbm, bool hops)
-      : program_(program), rates_(rates), position_(position), kv_from_hbm_(kv_from_hbm), hops_(hops) {
+      : program_(program), rates_(rates), kv_from_hbm_(kv_from_hbm), hops_(hops) {
     const Segments segments(program.model, rates);
     filling_ = lower_of(rates.sm_ahead_bytes_per_us, rates.waiting_share * rates.memory_bytes_per_us / static_cast<double>(program.queues.size()));
     for (const Task& task : program.tasks) work_.push_back(work_of(program, task, rates, segments, position));
@@ -359,7 +359,6 @@ class Simulation {
 
   const Program& program_;
   const MachineRates& rates_;
-  const int position_;
   const double kv_from_hbm_;
   const bool hops_;
   std::vector<TaskWork> work_;
