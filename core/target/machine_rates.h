@@ -9,45 +9,45 @@
 
 namespace amk {
 
-// Fitted to 119 measured configs of three models on an H200 (bench/cost_model, docs/cost-model.md): a constant may also carry what the timeline has
-// no term for.
+// Fitted to measured configs of three models on an H200 (bench/cost_model, docs/cost-model.md): a constant may also carry what the timeline has no
+// term for.
 struct CostConstants {
-  double launch_us = 7.75;            // cooperative launch, and the first instruction's descriptors
-  double task_us = 0.379;             // descriptor, role hand-over and block barrier of one task …
-  double task_us_per_warp = 0.00977;  // … the barrier grows with the warps
-  double step_us = 0.0681;            // of a warp, for each of its segments: the look for it, its sums, from the ring …
-  double turn_us = 0.0382;       // of a segment, for each group of blocks after its first: as many as a warp has registers for are loaded at once
-  double unhoisted_us = 0.0808;  // where the ring is too short for a task's first segment to be opened before its wait
-  double norm_us = 0.162;        // sum of squares over a block and scaling, once a task
+  double launch_us = 7.1;             // cooperative launch, and the first instruction's descriptors
+  double task_us = 0.363;             // descriptor, role hand-over and block barrier of one task …
+  double task_us_per_warp = 0.00948;  // … the barrier grows with the warps
+  double step_us = 0.0762;            // of a warp, for each of its segments: the look for it, its sums, from the ring …
+  double turn_us = 0.0381;       // of a segment, for each group of blocks after its first: as many as a warp has registers for are loaded at once
+  double unhoisted_us = 0.0802;  // where the ring is too short for a task's first segment to be opened before its wait
+  double norm_us = 0.166;        // sum of squares over a block and scaling, once a task
   // gemv_path slices: no warp waits for another before its products, but each group of units has a barrier and an end.
-  double slices_hop = 0.497;                     // of the hop: what is looked for is asked for before anything else
+  double slices_hop = 0.479;                     // of the hop: what is looked for is asked for before anything else
   double slices_task_us = 0.103;                 // in place of task_us
-  double slices_group_us = 1.25;                 // for each group of units after a task's first
+  double slices_group_us = 1.27;                 // for each group of units after a task's first
   double slices_block_us = 0.182;                // for each block of the vector after a warp's first
-  double slices_spill = 3.57;                    // tasks and groups grow by this power of the registers wanted over those that are there
-  double consume_bytes_per_clock_warp = 11.9;    // mma on packed weights
-  double shared_bytes_per_clock = 37.4;          // what an SM's shared memory delivers
-  double fma_share = 0.957;                      // FMA on unpacked values against mma
+  double slices_spill = 3.88;                    // tasks and groups grow by this power of the registers wanted over those that are there
+  double consume_bytes_per_clock_warp = 11.7;    // mma on packed weights
+  double shared_bytes_per_clock = 42.2;          // what an SM's shared memory delivers
+  double fma_share = 0.969;                      // FMA on unpacked values against mma
   double row_share = 0.85;                       // row layout against packed: strided shared loads
-  double attention_bytes_per_clock_warp = 7.57;  // K and V from L2, loads issued up front
+  double attention_bytes_per_clock_warp = 7.62;  // K and V from L2, loads issued up front
   double ring_attention_bytes_per_clock = 32;    // K and V from the ring (docs/lab/megakernel.md, 16; not of the fit)
   double late_kv_share = 0.6;                    // of an SM's bandwidth, what loads behind the wait reach (likewise)
-  double attention_us = 0.118;                   // reduction over keys and warps
-  double l2_bytes_per_clock_sm = 28.6;           // sustained, all SMs at once
-  double confirmed_hop = 0.84;                   // a store confirmed by its exchange, then a relaxed counter, against red.release
-  double flagged_hop = 1.31;                     // poll and fetch are one round trip …
-  double flagged_traffic = 0.107;                // … but every poll is traffic: share of bandwidth with 48 KB in flight, while a task is waited for
-  double hop_scale = 1.12;                       // of the target's hop, a publish and one poll with 48 KB in flight
-  double hop_exponent = 0.325;                   // more in flight, slower hops, by this power …
+  double attention_us = 0.103;                   // reduction over keys and warps
+  double l2_bytes_per_clock_sm = 29.9;           // sustained, all SMs at once
+  double confirmed_hop = 0.866;                  // a store confirmed by its exchange, then a relaxed counter, against red.release
+  double flagged_hop = 1.29;                     // poll and fetch are one round trip …
+  double flagged_traffic = 0.108;                // … but every poll is traffic: share of bandwidth with 48 KB in flight, while a task is waited for
+  double hop_scale = 1.19;                       // of the target's hop, a publish and one poll with 48 KB in flight
+  double hop_exponent = 0.279;                   // more in flight, slower hops, by this power …
   double max_load = 1.6;                         // … up to here
-  double idle_hop_us = 1.04;                     // a hop while nothing streams: rings are full, or there is nothing more to bring
-  double registers_wanted = 178;                 // a thread's, below which the assembler spills …
-  double spill_exponent = 2.51;                  // … and the products' rate falls by this power of the share that is there
-  double lag_us = 2.1;                           // the slowest SM's stream behind the others' at the end of a stage that waits long for its bytes …
+  double idle_hop_us = 1.08;                     // a hop while nothing streams: rings are full, or there is nothing more to bring
+  double registers_wanted = 179;                 // a thread's, below which the assembler spills …
+  double spill_exponent = 2.67;                  // … and the products' rate falls by this power of the share that is there
+  double lag_us = 2.08;                          // the slowest SM's stream behind the others' at the end of a stage that waits long for its bytes …
   double lag_settles_us = 4;                     // … and after how long a wait that is so, but for a third
   double stream_share = 1.02;                    // of the read bandwidth as a program by itself measures it, what a long stage reaches
-  double load_latency_us = 0.665;                // of a copy from HBM under load: what one SM draws is its bytes in flight over this
-  double cpasync_share = 0.495;                  // of the bandwidth, what one warp's cp.async reaches where bulk copies would do
+  double load_latency_us = 0.627;                // of a copy from HBM under load: what one SM draws is its bytes in flight over this
+  double cpasync_share = 0.493;                  // of the bandwidth, what one warp's cp.async reaches where bulk copies would do
   double unmeasured_read_share = 0.93;           // read bandwidth over the vendor's peak, where it was never measured
 };
 
