@@ -55,7 +55,7 @@ class Planner {
     place_activations();
     place_given();
     plan_.grid = program_.sm_count;
-    plan_.threads = config_.threads_per_block + (direct() ? 96 : 0);  // the producer's four warps, which share an instruction
+    plan_.threads = launch_threads();
     plan_.steps = config_.kernel.tokens_per_launch;
     plan_.counter_count = static_cast<std::int64_t>(program_.counters.size());
     AMK_CHECK(make_tables());
@@ -409,7 +409,7 @@ class Planner {
     const amk_vm::SharedLayout layout = amk_vm::shared_layout(
         static_cast<std::uint32_t>(slots_), static_cast<std::uint32_t>(slot_bytes_), static_cast<std::uint32_t>(act_bytes_),
         static_cast<std::uint32_t>(program_.batch * partial_floats_), static_cast<std::uint32_t>(spec_.head_dim),
-        static_cast<std::uint32_t>(config_.kernel.publish == Publish::Confirmed ? finishers_ ? plan_.threads : consumer_warps_ * 32 : 0),
+        static_cast<std::uint32_t>(config_.kernel.publish == Publish::Confirmed ? finishers_ ? launch_threads() : consumer_warps_ * 32 : 0),
         static_cast<std::uint32_t>(program_.batch), persistent_);
     plan_.shared_bytes = layout.tables + table_bytes_;
     if (plan_.shared_bytes <= limits_.smem_optin_bytes) return {};
@@ -539,6 +539,7 @@ class Planner {
   std::int64_t act_bytes_ = 0, act_stride_ = 0, wide_slots_ = 0, wide_stride_ = 0, table_bytes_ = 0, limbs_at_ = 0;
   int down_segs_ = 0, o_segs_ = 0;
   bool finishers_ = false;
+  int launch_threads() const { return config_.threads_per_block + (direct() ? 96 : 0); }  // the producer's four warps share an instruction
   bool direct() const { return down_segs_ > 0 || o_segs_ > 0; }
   std::uint32_t longest_queue_ = 1;
 };

@@ -351,6 +351,16 @@ TEST_CASE("plan: on Hopper a batch's vectors of O and down go straight to regist
   CHECK(defined(eight, "FINISHERS") == 1);
   CHECK(defined(eight, "NORM_DIRECT") == 1);
   CHECK(defined(eight, "ACT_BYTES") == 8 * 4 * (64 + 4) * 4);
+  // Confirmed publishing has a word a thread of the launch, or of the consumers where these finish their rows.
+  const auto words = [&](const ScheduleConfig& of, int batch) {
+    ScheduleConfig release = of;
+    release.smem_bytes_per_block = 98304;  // room for either
+    ScheduleConfig confirmed = release;
+    confirmed.kernel.publish = Publish::Confirmed;
+    return (planned("llama-3.2-1b", batch, confirmed).shared_bytes - planned("llama-3.2-1b", batch, release).shared_bytes) / 4;
+  };
+  CHECK(words(config, 8) == 384);
+  CHECK(words(config, 1) == 256);
   ScheduleConfig apart = config;
   apart.fusion.norm_gate_up = false;
   CHECK(defined(planned("llama-3.2-1b", 8, apart), "FINISHERS") == 1);
@@ -359,6 +369,7 @@ TEST_CASE("plan: on Hopper a batch's vectors of O and down go straight to regist
   apart.fusion.down_add = false;
   const DevicePlan by_consumers = planned("llama-3.2-1b", 8, apart);
   CHECK(defined(by_consumers, "FINISHERS") == 0);
+  CHECK(words(apart, 8) == 256);
   CHECK(defined(by_consumers, "CONSUMER_REGISTERS") == 232);
   CHECK(256 * 232 + 128 * 40 == 384 * 168);
   // 14,336 columns are seven segments a warp: of four sequences 112 registers, of eight too many. Norms of 4,096 columns are staged.
