@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <atomic>
+#include <chrono>
 #include <fstream>
 #include <set>
 #include <stop_token>
@@ -90,8 +91,12 @@ Result<Json> call_tool(const CallOptions& options, const std::string& tool, Json
   auto result = client->call(tool, args, show, source.get_token());
   if (!is_long || options.detach) return result;
   std::string job_id;
+  auto asked = std::chrono::steady_clock::now();
   while (result && still_running(*result)) {
     job_id = (*result)["job_id"].get<std::string>();
+    // A daemon with many who wait answers at once.
+    if (std::chrono::steady_clock::now() - asked < std::chrono::seconds(1)) std::this_thread::sleep_for(std::chrono::milliseconds(250));
+    asked = std::chrono::steady_clock::now();
     result = client->call("amk_job", {{"job_id", job_id}, {"wait_s", 50}}, show, source.get_token());
     if (result && !still_running(*result)) return unwrap(*result);
   }

@@ -1,6 +1,7 @@
 #include "server/daemon/jobs.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <condition_variable>
 #include <deque>
@@ -79,6 +80,7 @@ struct JobManager::Impl {
   std::deque<JobPtr> queue;
   std::deque<std::string> finished;  // ids, oldest first
   int running = 0, threads = 0;
+  std::atomic<int> waiting{0};
   bool stopping = false;
 
   explicit Impl(Options o) : options(o), clock(o.clock ? *o.clock : system_clock()) {}
@@ -297,6 +299,12 @@ Result<JobSnapshot> JobManager::wait(const std::string& job_id, double wait_s, m
     return fail(ErrorKind::NotFound, "no job " + job_id + "; results are kept for the last " + std::to_string(impl_->options.max_finished) + " jobs",
                 {{"job_id", job_id}});
   const JobPtr job = found->second;  // stays valid when it is evicted meanwhile
+  if (bounded > 0 && impl_->waiting >= impl_->options.max_waiting) return job->snapshot;
+  struct Waiting {
+    std::atomic<int>& count;
+    explicit Waiting(std::atomic<int>& c) : count(c) { ++count; }
+    ~Waiting() { --count; }
+  } one(impl_->waiting);
   std::uint64_t seen = 0;
   bool spoken = false;
   while (!is_final(job->snapshot.state)) {

@@ -68,6 +68,7 @@ class JobManager {
     int max_running = 4;
     int max_queued = 64;            // more: Unavailable
     int max_finished = 256;         // kept for re-fetching; the oldest are evicted
+    int max_waiting = 64;           // at a time in wait(), each on a thread of the server's: the next ones are answered at once
     const Clock* clock = nullptr;   // null: the system's
     JobJournal* journal = nullptr;  // null: none
   };
@@ -82,7 +83,7 @@ class JobManager {
   Result<JobSnapshot> start(JobRequest request);
 
   // Waits until the job is final, `wait_s` is over, or `stop` is requested; then its snapshot. Forwards the job's progress to `context`
-  // (may be null). NotFound for an unknown id.
+  // (may be null). NotFound for an unknown id. Does not wait while max_waiting others do: who waits holds a thread that others' calls need.
   Result<JobSnapshot> wait(const std::string& job_id, double wait_s, mcp::RequestContext* context = nullptr);
 
   Result<JobSnapshot> get(const std::string& job_id) const;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -35,6 +36,16 @@ struct Shared {
   asio::io_context io{1};
   std::set<Connection*> connections;  // io thread
   std::atomic<int> count{0};
+
+  // From any thread. What is posted once nothing runs it any more is dropped: it owns connections, which own this, which owns the context that it
+  // would wait in, for good.
+  template <class Function>
+  void post(Function&& function) {
+    const std::lock_guard lock(posting);
+    if (!stopped) asio::post(io, std::forward<Function>(function));
+  }
+  std::mutex posting;
+  bool stopped = false;
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {

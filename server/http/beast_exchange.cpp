@@ -19,7 +19,7 @@ void ExchangeImpl::finish_events() {
 }
 
 void ExchangeImpl::on_closed(std::function<void()> call) {
-  asio::post(shared_->io, [self = shared_from_this(), call = std::move(call)]() mutable {
+  shared_->post([self = shared_from_this(), call = std::move(call)]() mutable {
     if (self->over_) return;
     if (self->gone_)
       call();
@@ -29,7 +29,7 @@ void ExchangeImpl::on_closed(std::function<void()> call) {
 }
 
 void ExchangeImpl::after(std::chrono::milliseconds delay, std::function<void()> call) {
-  asio::post(shared_->io, [self = shared_from_this(), delay, call = std::move(call)]() mutable {
+  shared_->post([self = shared_from_this(), delay, call = std::move(call)]() mutable {
     if (self->over_ || self->gone_) return;
     self->timers_.emplace_back(self->shared_->io, delay);
     self->timers_.back().async_wait([self, call = std::move(call)](ErrorCode problem) {
@@ -60,7 +60,7 @@ void ExchangeImpl::run(Work work) {
     const std::lock_guard lock(mutex_);
     work_.push_back(std::move(work));
   }
-  asio::post(shared_->io, [self = shared_from_this()] {
+  shared_->post([self = shared_from_this()] {
     Work next;
     {
       const std::lock_guard lock(self->mutex_);

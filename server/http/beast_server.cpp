@@ -39,6 +39,13 @@ class BeastServer final : public Server {
     // With the acceptor, every socket and every timer closed the context runs out of work. Stopping it instead would leave handlers
     // behind that own connections, which own the context.
     thread_.join();
+    {
+      const std::lock_guard lock(shared_->posting);
+      shared_->stopped = true;
+    }
+    // What came between the end of the run and this.
+    shared_->io.restart();
+    shared_->io.poll();
   }
 
  private:

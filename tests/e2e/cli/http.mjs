@@ -1,6 +1,6 @@
 // amk serve --http: the same tools over Streamable HTTP, for those who hold the token.
 import fs from 'node:fs';
-import { equal, ok, test } from './harness.mjs';
+import { equal, ok, patience, test } from './harness.mjs';
 
 test('serve --http: token, origin and a tool call', async (ws) => {
   const child = ws.start(['serve', '--http', '127.0.0.1:0', '--idle-exit', '60']);
@@ -50,4 +50,13 @@ test('dashboard: an address whose token opens the data, from a daemon that it st
   const other = ws.amk(['dashboard', '--port', '1']);
   equal([other.code, other.json.url], [0, first.json.url], 'a daemon keeps its address');
   ok(other.err.includes('already'), other.err);
+
+  // A page that watches does not keep the store from being closed when the daemon is stopped.
+  const events = await fetch(`${url.origin}/dashboard/api/events`, { headers: { authorization: `Bearer ${token}` } });
+  ok((await events.body.getReader().read()).value.length > 0, 'a page watches');
+  const daemon = ws.daemonPid();
+  ok(fs.existsSync(`${ws.ws}/store.sqlite-wal`), 'the store is open');
+  equal(ws.amk(['serve', '--stop', '--force']).code, 0, 'stopped');
+  for (let i = 0; i < 500 * patience && fs.existsSync(`/proc/${daemon}`); i++) await new Promise((r) => setTimeout(r, 20));
+  equal(fs.existsSync(`${ws.ws}/store.sqlite-wal`), false, 'and closed, its journal in the database');
 });

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 using namespace amk;
 
@@ -165,6 +166,27 @@ TEST_CASE("bounds: running, queued, kept") {
   for (const std::string& id : ids)
     if (auto s = jobs.wait(id, 20)) CHECK(s->state == JobState::Done);
   CHECK(jobs.list().size() == 4);  // the oldest of five is forgotten
+}
+
+TEST_CASE("of many who wait as many do as may; the others are answered at once, and nobody's thread is lost") {
+  Gate gate;
+  JobManager jobs({.max_waiting = 3});
+  const std::string id = jobs.start({.kind = "k", .run = gate.job(7)})->job_id;
+  std::atomic<int> running{0}, done{0};
+  std::vector<std::jthread> callers;
+  for (int i = 0; i < 12; ++i)
+    callers.emplace_back([&] {
+      const auto s = jobs.wait(id, 60);
+      ++(s->state == JobState::Done ? done : running);
+    });
+  while (running < 9) std::this_thread::yield();  // nine of twelve need not wait for the job's end
+  CHECK(done == 0);
+  CHECK(is_final(jobs.get(id)->state) == false);
+  gate.open();
+  callers.clear();
+  CHECK(done == 3);
+  CHECK(running == 9);
+  CHECK(jobs.wait(jobs.start({.kind = "k", .run = gives(1)})->job_id, 60)->state == JobState::Done);  // their places are free again
 }
 
 TEST_CASE("wait forwards progress, ends when the request is cancelled, and leaves the job running") {

@@ -182,7 +182,15 @@ TEST_CASE("events: headers at once, comments while it is quiet, an end when the 
     e->send_events("data: late\n\n");
     e->finish_events();
     e->reply({200, "", ""});
+    e->on_closed([] {});
+    e->after(std::chrono::milliseconds(1), [] {});
   }
+  // Nor do they keep anything: with the server and its exchanges goes what the handler holds (a daemon's store).
+  f.server.reset();
+  f.echo->events.clear();
+  const std::weak_ptr<Echo> handler = f.echo;
+  f.echo.reset();
+  CHECK(handler.expired());
 }
 
 TEST_CASE("a client that does not read its stream is cut off at the bound") {
