@@ -220,7 +220,9 @@ constexpr Constant kConstants[] = {{"launch_us", &CostConstants::launch_us},
                                    {"slices_group_us", &CostConstants::slices_group_us},
                                    {"slices_block_us", &CostConstants::slices_block_us},
                                    {"slices_hop", &CostConstants::slices_hop},
-                                   {"slices_spill", &CostConstants::slices_spill}};
+                                   {"slices_spill", &CostConstants::slices_spill},
+                                   {"attention_o_us", &CostConstants::attention_o_us},
+                                   {"attention_o_round_us", &CostConstants::attention_o_round_us}};
 
 // Levenberg and Marquardt's least squares over the constants' logarithms. `only`: constants whose names begin so; empty: all.
 CostConstants fit(std::vector<Row>& rows, int steps, const std::string& only, const std::vector<bool>& used = {}) {

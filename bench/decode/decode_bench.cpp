@@ -3,7 +3,8 @@
 // [--trace FILE]
 //              [--neighbours 1] [--seconds S] [--build-only sm_90a]
 // FILE: one JSON object a line, {"name": …, "config": {…}, "batch": …, "launch": steps of a launch while timed,
-// "ring_from": rows of a split from which kv_path ring takes the ring, "trace": whether --trace takes it (where no line says so, it takes all)}.
+// "ring_from": rows of a split from which kv_path ring takes the ring, "staged": at most so many cache rows of attention_o in shared memory at a
+// time, "trace": whether --trace takes it (where no line says so, it takes all)}.
 // --neighbours 1: besides the first config, each of its knobs moved alone to each other value (an ablation). --seconds: no round begins later than
 // that after the start, so that what was timed is printed. Prints one JSON object a line. MODEL@b8: every config is built for eight sequences a
 // launch and for one, unless its "batch" says which; a checked batch must give each sequence the bits that it has alone; the last line is the ratio
@@ -43,6 +44,7 @@ struct Entry {
   int launch = 0;     // steps of a launch; 0: as many as the program has
   int ring_from = 0;  // PlanOptions::cache_ring_from
   bool traced = false;
+  int staged = 0;  // PlanOptions::staged_rows
   BuiltCandidate built;
   std::unique_ptr<DeviceProgram> program;
   std::string error;
@@ -202,6 +204,7 @@ Result<std::vector<Entry>> read_entries(const std::string& path, const ModelRef&
     e.launch = json.value("launch", 0);
     e.ring_from = json.value("ring_from", 0);
     e.traced = json.value("trace", false);
+    e.staged = json.value("staged", 0);
     if (e.batch != 1 && e.batch != ref.batch) return bad_field("batch", e.batch, "1 or " + std::to_string(ref.batch));
     const bool both = ref.batch > 1 && !json.contains("batch");
     entries.push_back(std::move(e));
@@ -240,6 +243,7 @@ Status trace(GpuModel& model, const Entry& e, int position, const std::string& p
   options.trace = true;
   options.batch = e.batch;
   options.cache_ring_from = e.ring_from;
+  options.staged_rows = e.staged;
   AMK_TRY(built, model.build(e.config, options));
   AMK_TRY(program, model.load(built));
   for (int i = 0; i < 3; ++i) AMK_CHECK(model.run(program, {position, false}));
@@ -277,6 +281,7 @@ Status build_only(const ModelSpec& spec, const std::vector<Entry>& entries, cons
     PlanOptions options;
     options.batch = e.batch;
     options.cache_ring_from = e.ring_from;
+    options.staged_rows = e.staged;
     auto built = build_candidate(spec, e.config, limits, max_seq, compiler, cache, options);
     if (built && e.traced) {
       options.trace = true;
@@ -326,6 +331,7 @@ Status run(std::map<std::string, std::string> args) {
         PlanOptions options;
         options.batch = entries[i].batch;
         options.cache_ring_from = entries[i].ring_from;
+        options.staged_rows = entries[i].staged;
         builds[i] = model->build(entries[i].config, options);
       });
     for (auto& t : threads) t.join();

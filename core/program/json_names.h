@@ -13,7 +13,7 @@ namespace amk::program_json {
 template <class E, std::size_t N>
 using Names = std::array<std::pair<E, std::string_view>, N>;
 
-inline constexpr Names<Opcode, 11> kOpcodes{{{Opcode::Embed, "embed"},
+inline constexpr Names<Opcode, 12> kOpcodes{{{Opcode::Embed, "embed"},
                                              {Opcode::RmsNorm, "rms_norm"},
                                              {Opcode::Gemv, "gemv"},
                                              {Opcode::Rope, "rope"},
@@ -23,7 +23,8 @@ inline constexpr Names<Opcode, 11> kOpcodes{{{Opcode::Embed, "embed"},
                                              {Opcode::SiluMul, "silu_mul"},
                                              {Opcode::Add, "add"},
                                              {Opcode::ArgmaxPartial, "argmax_partial"},
-                                             {Opcode::Argmax, "argmax"}}};
+                                             {Opcode::Argmax, "argmax"},
+                                             {Opcode::AttentionO, "attention_o"}}};
 inline constexpr Names<Matrix, 6> kMatrices{{{Matrix::None, "none"},
                                              {Matrix::Qkv, "qkv"},
                                              {Matrix::O, "o"},

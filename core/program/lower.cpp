@@ -62,6 +62,9 @@ Result<Program> lowering::lower_part(const ModelSpec& spec, const ScheduleConfig
   AMK_CHECK(check_target(spec, target));
   AMK_CHECK(check_format(format));
   AMK_CHECK(check_fit(config, target));
+  if (attention_in_o(config.fusion) && spec.weight_format == WeightFormat::Int8)
+    return lowering::reject("attention-o-needs-stored", "attention and o_proj in one group take weights as stored, not int8",
+                            {{"weight_format", "int8"}});
   if (!op.empty() && config.kernel.tokens_per_launch > 1)
     return lowering::reject("part-of-one-step", "part of a step has no argmax to feed back: kernel_knobs.tokens_per_launch must be 1",
                             {{"tokens_per_launch", config.kernel.tokens_per_launch}});

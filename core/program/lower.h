@@ -15,6 +15,9 @@
 //   Rope             reads q and k slices of qkv, q and k norm weights (qk_norm), rope table;  writes q slice, then k slice
 //   KvAppend         reads k slice, v slice of qkv;                            writes K rows, then V rows (pos_stride), one region a head
 //   AttentionTile    reads q of the group, K head, V head (whole head: every position may be read); writes its partials, one region a split, or attn slice when splits == 1
+//   AttentionO       reads q of the group, K head, V head, the head's columns of its weight rows (a region a row), and for head 0 bias rows and residual
+//                          slice;                                              writes its slice of the head's sum: [kv heads, hidden] fp32. Its readers
+//                          (GateUp with kFusedNorm, the residual of Down) read all heads' sums: whole, or one slice a head
 //   AttentionCombine reads partials, one region per split, guarded by the positions at which it is active;  writes attn slice
 //   SiluMul          reads gate slice, up slice;  writes act slice.    Add reads residual slice, delta slice;  writes residual' slice
 //   ArgmaxPartial    reads logits slice;  writes its partial.          Argmax reads all partials;  writes next_token (steps of one launch: token)

@@ -38,6 +38,11 @@ class Emitter {
   void regions(const PlannedInstruction& in, const Run& run, Task& t) {
     if (in.info.op == Opcode::AttentionTile) return attention(in, run.row_begin, t);
     if (in.info.op == Opcode::Argmax) return argmax(in, run.row_begin, t);
+    if (in.info.op == Opcode::AttentionO) {  // its rows are counted within the head
+      t.head = run.row_begin / spec_.hidden;
+      t.row_begin -= t.head * spec_.hidden;
+      t.row_end -= t.head * spec_.hidden;
+    }
     if (in.partial != kNone) t.partial = next_partial_++;
     for (seq_ = 0; seq_ < program_.batch; ++seq_) sequence(in, run, t);
   }
@@ -87,6 +92,9 @@ class Emitter {
         elements(t.reads, in.input, r0, r1);
         argmax_partial(in, t);
         break;
+      case Opcode::AttentionO:
+        attention_o(in, t);
+        break;
       case Opcode::AttentionTile:
       case Opcode::Argmax:
         break;  // of one sequence: regions()
@@ -97,6 +105,8 @@ class Emitter {
   // Bytes of a sequence's slice, and where that of `seq_` begins.
   std::int64_t slice_bytes(BufferId b) const { return program_.buffers[static_cast<std::size_t>(b)].bytes / program_.batch; }
   std::int64_t slice(BufferId b) const { return seq_ * slice_bytes(b); }
+  // Vectors of `n` elements in a sequence's slice: of a residual that AttentionO writes one a kv head, which are to be added up.
+  std::int64_t vectors(BufferId b, std::int64_t n) const { return slice_bytes(b) / element_bytes(b) / n; }
   void shared(std::vector<Region>& list, BufferId b) const {
     if (seq_ == 0) list.push_back({b, 0, program_.buffers[static_cast<std::size_t>(b)].bytes});
   }
@@ -144,7 +154,7 @@ class Emitter {
     if (fused & kFusedCombine)
       partials(t.reads, in.input, 0, spec_.kv_heads);
     else
-      elements(t.reads, in.input, 0, cols);
+      elements(t.reads, in.input, 0, cols * vectors(in.input, cols));
     if (fused & kFusedNorm) shared(t.reads, in.norm_weight);
     shared(t.reads, in.weight, r0 * cols, r1 * cols);
     if (in.scale != kNone) shared(t.reads, in.scale, r0, r1);
@@ -154,7 +164,9 @@ class Emitter {
       if (in.k_norm != kNone) shared(t.reads, in.k_norm);
       shared(t.reads, in.rope);
     }
-    if (fused & kFusedResidualAdd) elements(t.reads, in.residual, r0, r1);
+    if (fused & kFusedResidualAdd)
+      for (std::int64_t v = 0; v < vectors(in.residual, spec_.hidden); ++v)
+        elements(t.reads, in.residual, v * spec_.hidden + r0, v * spec_.hidden + r1);
     if (program_.ring.ring_bytes > 0) t.ring_bytes = (r1 - r0) * cols * element_bytes(in.weight);
 
     switch (in.info.matrix) {
@@ -242,6 +254,21 @@ class Emitter {
     }
   }
 
+  void attention_o(const PlannedInstruction& in, Task& t) {
+    const std::int64_t group = std::int64_t{spec_.gqa()} * spec_.head_dim, cols = packed_cols(spec_, Matrix::O);
+    const std::int64_t cache = std::int64_t{program_.max_seq} * spec_.head_dim;
+    elements(t.reads, in.input, t.head * group, (t.head + 1) * group);
+    elements(t.reads, in.k_cache, t.head * cache, (t.head + 1) * cache);
+    elements(t.reads, in.v_cache, t.head * cache, (t.head + 1) * cache);
+    for (std::int64_t r = t.row_begin; r < t.row_end; ++r) shared(t.reads, in.weight, r * cols + t.head * group, r * cols + (t.head + 1) * group);
+    if (t.head == 0) {
+      if (in.bias != kNone) shared(t.reads, in.bias, t.row_begin, t.row_end);
+      elements(t.reads, in.residual, t.row_begin, t.row_end);
+    }
+    const std::int64_t sum = std::int64_t{t.head} * spec_.hidden;
+    elements(t.writes, in.output, sum + t.row_begin, sum + t.row_end);
+  }
+
   void argmax(const PlannedInstruction& in, std::int32_t seq, Task& t) {
     seq_ = t.seq = seq;
     const std::vector<std::int64_t>& shape = program_.buffers[static_cast<std::size_t>(in.input)].shape;
@@ -261,7 +288,7 @@ class Emitter {
 // kv heads [first, last) that a task of an instruction with per-head waits covers.
 std::pair<std::int32_t, std::int32_t> heads_of(const ModelSpec& spec, const Instruction& info, const Run& run) {
   const std::int32_t first = head_of_row(spec, info, run.row_begin);
-  return {first, info.op == Opcode::AttentionTile ? first + 1 : head_of_row(spec, info, run.row_end - 1) + 1};
+  return {first, info.op == Opcode::AttentionTile || info.op == Opcode::AttentionO ? first + 1 : head_of_row(spec, info, run.row_end - 1) + 1};
 }
 
 }  // namespace

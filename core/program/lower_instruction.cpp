@@ -39,7 +39,7 @@ void each_operand(lowering::PlannedInstruction& in, Visit visit) {
 // Vectors and caches that the instruction reads; of weights and tables nobody is the producer.
 std::vector<BufferId> read_by(const lowering::PlannedInstruction& in) {
   std::vector<BufferId> out{in.input, in.second_input, in.residual};
-  if (in.info.op == Opcode::AttentionTile) out.insert(out.end(), {in.k_cache, in.v_cache});
+  if (in.info.op == Opcode::AttentionTile || in.info.op == Opcode::AttentionO) out.insert(out.end(), {in.k_cache, in.v_cache});
   std::erase(out, kNone);
   return out;
 }
@@ -79,7 +79,7 @@ class Isolation {
       const auto self = static_cast<InstructionId>(out_.instructions.size());
       for (const BufferId b : {kept.output, kept.k_output, kept.partial})
         if (b != kNone) out_.producer[static_cast<std::size_t>(b)] = self;
-      if (kept.info.op != Opcode::AttentionTile)
+      if (kept.info.op != Opcode::AttentionTile && kept.info.op != Opcode::AttentionO)
         for (const BufferId b : {kept.k_cache, kept.v_cache})
           if (b != kNone) out_.producer[static_cast<std::size_t>(b)] = self;
       for (const BufferId b : read_by(kept)) out_.consumers[static_cast<std::size_t>(b)].push_back(self);

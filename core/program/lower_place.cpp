@@ -127,10 +127,10 @@ void in_turn(const PlannedInstruction& in, const std::unordered_map<std::int32_t
 // Whose tiles are of one sequence each: always tasks of their own.
 bool one_sequence(Opcode op) { return op == Opcode::AttentionTile || op == Opcode::Argmax; }
 
-// One task covers rows of one kv head where counters are per head.
+// One task covers rows of one kv head where counters are per head, or the task's input is a head's.
 void cut(const ModelSpec& spec, const PlannedInstruction& in, std::vector<Run>& runs) {
   const bool single = one_sequence(in.info.op);
-  if (!single && !in.grouped) return;
+  if (!single && !in.grouped && in.info.op != Opcode::AttentionO) return;
   std::vector<Run> pieces;
   pieces.reserve(runs.size());
   for (const Run& run : runs) {

@@ -19,7 +19,7 @@ class Builder {
     const std::int32_t blocks = (target.max_seq + config.attention_kv_block - 1) / config.attention_kv_block;
     plan_.attention.kv_block = config.attention_kv_block;
     plan_.cache_in_ring = config.kernel.kv_path == KvPath::Ring;
-    plan_.attention.splits = std::min(blocks, std::max(1, target.sm_count / spec.kv_heads));
+    plan_.attention.splits = config.fusion.attention_combine ? 1 : std::min(blocks, std::max(1, target.sm_count / spec.kv_heads));
     // A batch splits as one sequence does, so that each adds up as if it were alone; where the SMs do not suffice, a task takes several splits.
     plan_.attention.split_step =
         target.batch == 1 ? plan_.attention.splits : std::clamp(target.sm_count / (spec.kv_heads * target.batch), 1, plan_.attention.splits);
@@ -222,6 +222,7 @@ class Builder {
       append.v_cache = writes(v_cache);
     }
 
+    if (attention_in_o(f)) return attention_o(x, q, k_cache, v_cache);
     const std::int32_t splits = plan_.attention.splits;
     const BufferId partials = splits > 1 ? buffer(prefix_ + "partials", Space::Activation, DType::F32,
                                                   each({splits, spec_.kv_heads, spec_.gqa(), spec_.head_dim + kPartialTail}))
@@ -241,6 +242,23 @@ class Builder {
       combine.output = writes(attn);
     }
     return residual_gemv(f.o_add, "o_proj", Matrix::O, spec_.o_bias, combine_in_o ? kFusedCombine : 0u, combine_in_o ? partials : attn, x);
+  }
+
+  // One task an SM, of one head: its attention is computed for each task anew. The new residual is a sum a head.
+  BufferId attention_o(BufferId x, BufferId q, BufferId k_cache, BufferId v_cache) {
+    const std::int32_t units = spec_.hidden / kRowUnit;
+    std::int32_t tile = 1;  // units
+    while (tile < units && (units % tile != 0 || tile * kRowUnit < n_tile_ || units / tile * spec_.kv_heads > target_.sm_count)) ++tile;
+    const BufferId sums = buffer("x" + std::to_string(residuals_++), Space::Activation, DType::F32, each({spec_.kv_heads, spec_.hidden}));
+    PlannedInstruction& in = gemv("attention_o", Matrix::O, spec_.o_bias, 0, {{0, spec_.kv_heads * spec_.hidden, tile * kRowUnit}});
+    in.info.op = Opcode::AttentionO;
+    in.row_bytes /= spec_.kv_heads;
+    in.input = reads(q, true);
+    in.k_cache = reads(k_cache, true);
+    in.v_cache = reads(v_cache, true);
+    in.residual = reads(x);
+    in.output = writes(sums);
+    return sums;
   }
 
   BufferId mlp_block(BufferId x) {
@@ -340,6 +358,8 @@ std::int32_t head_of_row(const ModelSpec& spec, const Instruction& instruction, 
       return row < spec.heads ? row / spec.gqa() : row - spec.heads;
     case Opcode::AttentionTile:
       return row % spec.kv_heads;
+    case Opcode::AttentionO:
+      return row / spec.hidden;
     default:
       return row;  // KvAppend, AttentionCombine: rows are kv heads
   }
@@ -354,6 +374,8 @@ std::int32_t head_rows_end(const ModelSpec& spec, const Instruction& instruction
     }
     case Opcode::Rope:
       return row < spec.heads ? (row / spec.gqa() + 1) * spec.gqa() : row + 1;
+    case Opcode::AttentionO:
+      return (row / spec.hidden + 1) * spec.hidden;
     default:
       return row + 1;
   }

@@ -23,7 +23,8 @@ struct Segment {
 struct PlannedInstruction {
   Instruction info;
   Ledger ledger = Ledger::Elementwise;
-  std::vector<Segment> segments;  // rows as Task::row_begin counts them; AttentionTile: (split * batch + seq) * kv_heads + head; Argmax: seq
+  std::vector<Segment> segments;  // rows as Task::row_begin counts them; AttentionTile: (split * batch + seq) * kv_heads + head; AttentionO: head *
+                                  // hidden + row; Argmax: seq
   std::int64_t row_bytes = 0;     // what one row costs its SM, for the ledger
   bool grouped = false;           // one counter per kv head instead of one for all
   bool signals = false;           // somebody waits for it

@@ -49,6 +49,8 @@ std::string task_name(const Program& program, TaskId id) {
             std::to_string(task.split) + "/" + std::to_string(task.splits) + "]";
   } else if (task.op == Opcode::Argmax && program.batch > 1) {
     name += "[sequence " + std::to_string(task.seq) + "]";
+  } else if (task.op == Opcode::AttentionO) {
+    name += "[head " + std::to_string(task.head) + ",rows " + std::to_string(task.row_begin) + "," + std::to_string(task.row_end) + ")";
   } else if (task.row_end > task.row_begin) {
     const bool heads = task.op == Opcode::Rope || task.op == Opcode::KvAppend || task.op == Opcode::AttentionCombine;
     name += (heads ? "[heads " : "[rows ") + std::to_string(task.row_begin) + "," + std::to_string(task.row_end) + ")";

@@ -38,6 +38,8 @@ enum class Opcode : std::uint8_t {
   Add,               // residual' [row_begin, row_end) = residual + delta
   ArgmaxPartial,     // over logits [row_begin, row_end)
   Argmax,            // over all partials of sequence `seq`: its next token
+  AttentionO,        // attention of kv head `head` over all positions, times its columns of O: rows [row_begin, row_end) of a sum a head, which
+                     // readers add up, head 0 first; head 0's has bias and residual
 };
 
 enum class Matrix : std::uint8_t { None, Qkv, O, GateUp, Down, LmHead };
@@ -129,7 +131,7 @@ struct Task {
   std::int32_t row_begin = 0;  // meaning: see Opcode
   std::int32_t row_end = 0;
   std::int32_t seq = 0;   // AttentionTile, Argmax: the one sequence of the batch that it touches; 0 for all others, which touch every sequence
-  std::int32_t head = 0;  // AttentionTile: kv head
+  std::int32_t head = 0;  // AttentionTile, AttentionO: kv head
   std::int32_t split = 0;
   std::int32_t splits = 1;
   std::int32_t partial = 0;  // ArgmaxPartial and kFusedArgmax: index of the partial it writes

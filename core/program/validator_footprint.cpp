@@ -41,7 +41,8 @@ Verdict FootprintChecker::check(TaskId id) {
   const bool outside = task_->op == Opcode::Embed || task_->op == Opcode::ArgmaxPartial || task_->op == Opcode::Argmax ||
                        task_->matrix == Matrix::LmHead || (task_->op == Opcode::RmsNorm && task_->layer < 0);
   if (outside ? task_->layer != -1 : task_->layer < 0 || task_->layer >= spec_.layers) refuse(cat("layer ", task_->layer, " of ", spec_.layers));
-  if (task_->op != Opcode::Gemv && (task_->matrix != Matrix::None || task_->fused != 0)) refuse("a matrix or fused flags on what is no Gemv");
+  const bool plain = task_->matrix == (task_->op == Opcode::AttentionO ? Matrix::O : Matrix::None) && task_->fused == 0;
+  if (task_->op != Opcode::Gemv && !plain) refuse("a matrix or fused flags on what is no Gemv");
   const bool alone = task_->op == Opcode::AttentionTile || task_->op == Opcode::Argmax;
   if (task_->seq < 0 || task_->seq >= (alone ? p_.batch : 1)) refuse(cat("sequence ", task_->seq, " of ", alone ? p_.batch : 1));
   if (!problem_) {
@@ -90,6 +91,9 @@ void FootprintChecker::of_sequence() {
       break;
     case Opcode::Argmax:
       argmax();
+      break;
+    case Opcode::AttentionO:
+      attention_o();
       break;
   }
 }
@@ -163,6 +167,29 @@ void FootprintChecker::attention_tile() {
                  {(s * spec_.kv_heads + t.head) * record(), record()},
                  0,
                  s * p_.attention.kv_block});
+}
+
+// Its attention is over all positions: there are no splits.
+void FootprintChecker::attention_o() {
+  const Task& t = *task_;
+  if (t.head < 0 || t.head >= spec_.kv_heads) return refuse(cat("kv head ", t.head, " of ", spec_.kv_heads));
+  if (p_.attention.splits != 1 || t.split != 0 || t.splits != 1) return refuse(cat("split ", t.split, " of ", t.splits, ", where none is split"));
+  if (!rows_within(spec_.hidden)) return;
+  if (t.row_begin % kRowUnit != 0 || t.row_end % kRowUnit != 0) return refuse("its rows cut a packed unit of eight");
+  const std::int64_t group = std::int64_t{spec_.gqa()} * spec_.head_dim, cols = spec_.q_rows(), sums = std::int64_t{spec_.kv_heads} * spec_.hidden;
+  const std::int64_t head = std::int64_t{p_.max_seq} * spec_.head_dim;
+  const Slice mine{t.row_begin, t.row_end - t.row_begin};
+  vector(true, "the group's q", cols, {t.head * group, group});
+  for (const bool keys : {true, false})
+    cache(true, keys, {keys ? "the K head" : "the V head", Space::Kv, Elements::Float, spec_.kv_heads * head, {t.head * head, head}});
+  for (std::int64_t r = t.row_begin; r < t.row_end && !problem_; ++r)
+    weight("its columns of a weight row", {Matrix::O, WeightKind::Embedding, layer(), false}, spec_.hidden * cols,
+           {r * cols + t.head * group, group});
+  if (t.head == 0) {
+    if (has_bias()) weight("the bias rows", {Matrix::O, WeightKind::Embedding, layer(), true}, spec_.hidden, mine);
+    vector(true, "the residual slice", spec_.hidden, mine);
+  }
+  take(false, {"its slice of the head's sum", Space::Activation, Elements::Float32, sums, {t.head * spec_.hidden + mine.first, mine.count}});
 }
 
 void FootprintChecker::attention_combine() {

@@ -48,6 +48,7 @@ class FootprintChecker {
   void rope();
   void kv_append();
   void attention_tile();
+  void attention_o();
   void attention_combine();
   void silu_mul();
   void add();
@@ -73,6 +74,7 @@ class FootprintChecker {
   void head_norms();
   void rope_table();
   void partials(std::int32_t first_head, std::int32_t heads);
+  std::int64_t sums() const;  // vectors that the next read's residual is the sum of
   void cache(bool reads, bool keys, const Expected& expected);
   void cache_rows(bool keys, std::int64_t first, std::int64_t end);  // of all kv heads, at the launch position
   std::int32_t layer() const { return task_->layer; }

@@ -64,6 +64,8 @@ void FootprintChecker::gemv_inputs(std::int64_t cols) {
   const Slice mine{t.row_begin, t.row_end - t.row_begin};
   if ((t.fused & kFusedCombine) != 0)
     partials(0, spec_.kv_heads);
+  else if (t.matrix == Matrix::GateUp && (t.fused & kFusedNorm) != 0)
+    vector(true, "the residual", sums() * cols, {0, sums() * cols});
   else
     vector(true, "the input vector", cols, {0, cols});
   if ((t.fused & kFusedNorm) != 0) weight("the norm weight", {Matrix::None, norm_before(t.matrix), layer(), false}, spec_.hidden, {0, spec_.hidden});
@@ -76,7 +78,9 @@ void FootprintChecker::gemv_inputs(std::int64_t cols) {
     head_norms();
     rope_table();
   }
-  if ((t.fused & kFusedResidualAdd) != 0) vector(true, "the residual slice", spec_.hidden, mine);
+  if ((t.fused & kFusedResidualAdd) == 0) return;
+  const std::int64_t vectors = t.matrix == Matrix::Down ? sums() : 1;
+  for (std::int64_t v = 0; v < vectors; ++v) vector(true, "the residual slice", vectors * spec_.hidden, {v * spec_.hidden + mine.first, mine.count});
 }
 
 void FootprintChecker::gemv_outputs() {

@@ -117,6 +117,14 @@ void FootprintChecker::partials(std::int32_t first_head, std::int32_t heads) {
                 s * p_.attention.kv_block});
 }
 
+// One a kv head where AttentionO wrote it, which the residual's size says; how AttentionO writes it is that task's footprint.
+std::int64_t FootprintChecker::sums() const {
+  if (next_read_ >= task_->reads.size()) return 1;
+  const Buffer& buffer = p_.buffers[static_cast<std::size_t>(task_->reads[next_read_].buffer)];
+  const bool summed = buffer.dtype == DType::F32 && buffer.bytes == p_.batch * std::int64_t{spec_.kv_heads} * spec_.hidden * dtype_bytes(DType::F32);
+  return summed ? spec_.kv_heads : 1;
+}
+
 void FootprintChecker::cache(bool reads, bool keys, const Expected& expected) {
   const Region* region = take(reads, expected);
   if (region == nullptr) return;

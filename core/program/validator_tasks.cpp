@@ -34,7 +34,7 @@ class TaskChecker {
 
   Verdict check(TaskId id) const {
     const Task& t = p_.tasks[static_cast<std::size_t>(id)];
-    if (t.op > Opcode::Argmax) return malformed(id, "unknown opcode");
+    if (t.op > Opcode::AttentionO) return malformed(id, "unknown opcode");
     if (t.matrix > Matrix::LmHead) return malformed(id, "unknown matrix");
     if (t.instruction < 0 || static_cast<std::size_t>(t.instruction) >= p_.instructions.size())
       return malformed(id, cat("instruction ", t.instruction, " of ", p_.instructions.size()));

@@ -238,9 +238,11 @@ Status ReferenceVm::seed_kv(int position, int source_max_seq, const LayerCache& 
   s.memory.poison_kv(s.program, seq);
   const std::size_t hd = static_cast<std::size_t>(spec.head_dim);
   for (const auto& parts : s.tasks) {
-    const vm::BoundTask& bound = parts.front();
-    // One tile a head is enough: the splits of a head share its K and V.
-    if (bound.task->op != Opcode::AttentionTile || bound.task->split != 0 || bound.seq != seq) continue;
+    // One task a head is enough: all of a head share its K and V.
+    const Opcode op = parts.front().task->op;
+    const vm::BoundTask& bound = op == Opcode::AttentionO ? parts.at(static_cast<std::size_t>(seq)) : parts.front();
+    if ((op != Opcode::AttentionTile || bound.task->split != 0) && (op != Opcode::AttentionO || bound.task->row_begin != 0)) continue;
+    if (bound.seq != seq) continue;
     for (std::size_t cache = 0; cache < 2; ++cache) {
       const auto source = (cache == 0 ? keys : values)(bound.task->layer);
       const std::size_t head = static_cast<std::size_t>(bound.task->head) * static_cast<std::size_t>(source_max_seq) * hd;

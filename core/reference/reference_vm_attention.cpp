@@ -20,7 +20,8 @@ void visit_keys(const Program& program, int split, int splits, int position, Vis
   }
 }
 
-void attention_split(const StepContext& context, const BoundTask& bound, int split, const BoundRegion& output) {
+// Of one split, into the scratch's outputs.
+void attention_split(const StepContext& context, const BoundTask& bound, int split) {
   const ModelSpec& spec = context.program.model;
   const Task& task = *bound.task;
   const std::size_t hd = static_cast<std::size_t>(spec.head_dim), group = static_cast<std::size_t>(spec.gqa());
@@ -59,15 +60,19 @@ void attention_split(const StepContext& context, const BoundTask& bound, int spl
       for (std::size_t d = 0; d < hd; ++d) head[d] /= sum;
     }
   }
-  store_f32(output.at(context.position), output.dtype, out);
 }
 
 }  // namespace
 
+void attend(const StepContext& context, const BoundTask& bound) { attention_split(context, bound, 0); }
+
 void attention_tile(const StepContext& context, const BoundTask& bound) {
   int split = bound.task->split;
   for (const BoundRegion& output : bound.outputs) {
-    if (output.active(context.position)) attention_split(context, bound, split, output);
+    if (output.active(context.position)) {
+      attention_split(context, bound, split);
+      store_f32(output.at(context.position), output.dtype, context.scratch.outputs);
+    }
     split += context.program.attention.split_step;
   }
 }

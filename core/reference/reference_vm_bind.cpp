@@ -72,6 +72,9 @@ class Binder {
       case Opcode::Argmax:
         argmax();
         break;
+      case Opcode::AttentionO:
+        attention_o();
+        break;
     }
   }
 
@@ -184,7 +187,7 @@ class Binder {
     if (task_.fused & kFusedCombine) {
       for (int s = 0; s < program_.attention.splits; ++s) bound_.inputs.push_back(read("the attention partials", spec_.kv_heads * partial_floats()));
     } else {
-      bound_.inputs.push_back(read("the input vector", cols));
+      bound_.inputs.push_back(read("the input vector", cols * (task_.matrix == Matrix::GateUp && (task_.fused & kFusedNorm) ? sums() : 1)));
     }
     if (task_.fused & kFusedNorm) bound_.norm = read_vector_weight("the norm weight", 0, spec_.hidden);
     bound_.weight = take_shared("the weight rows", n * cols, true);
@@ -207,10 +210,23 @@ class Binder {
     }
     if (task_.fused & kFusedRopeAppend) rope_operands();
     if (task_.fused & kFusedResidualAdd) {
-      bound_.residual = read("the residual slice", n);
-      starts_at(bound_.residual, task_.row_begin);
+      const std::int64_t vectors = task_.matrix == Matrix::Down ? sums() : 1;
+      for (std::int64_t v = 0; v < vectors && !error_; ++v) {
+        bound_.residuals.push_back(read("the residual slice", n));
+        starts_at(bound_.residuals.back(), v * spec_.hidden + task_.row_begin);
+      }
     }
     gemv_outputs();
+  }
+
+  // Vectors that the residual which is read next is the sum of: one a kv head where AttentionO made it.
+  std::int64_t sums() const {
+    if (next_read_ >= task_.reads.size()) return 1;
+    const BufferId id = task_.reads[next_read_].buffer;
+    if (id < 0 || static_cast<std::size_t>(id) >= program_.buffers.size()) return 1;
+    const Buffer& buffer = program_.buffers[static_cast<std::size_t>(id)];
+    const std::int64_t whole = program_.batch * std::int64_t{spec_.kv_heads} * spec_.hidden * dtype_bytes(DType::F32);
+    return buffer.dtype == DType::F32 && buffer.bytes == whole ? spec_.kv_heads : 1;
   }
 
   bool has_bias() const {
@@ -358,6 +374,42 @@ class Binder {
       bound_.outputs.push_back(write("its partial", partial_floats()));
       starts_at(bound_.outputs.back(), (std::int64_t{s} * spec_.kv_heads + task_.head) * partial_floats());
     }
+  }
+
+  void attention_o() {
+    const std::int64_t n = rows(spec_.hidden);
+    need(task_.head >= 0 && task_.head < spec_.kv_heads, "it covers no head of the model");
+    need(task_.splits == 1 && task_.split == 0 && program_.attention.splits == 1, "it takes a head's positions in splits");
+    need(program_.attention.kv_block > 0, "a KV block of no positions");
+    need(spec_.weight_format != WeightFormat::Int8, "its weights are int8");
+    if (error_) return;
+    const std::int64_t group = std::int64_t{spec_.gqa()} * spec_.head_dim, head = std::int64_t{program_.max_seq} * spec_.head_dim;
+    const std::int64_t cols = spec_.q_rows();
+    bound_.inputs.push_back(read("the group's q", group));
+    bound_.inputs.push_back(read("the K head", head));
+    bound_.inputs.push_back(read("the V head", head));
+    if (error_) return;
+    starts_at(bound_.inputs[0], task_.head * group);
+    starts_at(bound_.inputs[1], task_.head * head);
+    starts_at(bound_.inputs[2], task_.head * head);
+    for (std::int32_t r = task_.row_begin; r < task_.row_end && !error_; ++r) {
+      const BoundRegion row = take_shared("its columns of a weight row", group, true);
+      if (error_) return;
+      need(program_.buffers[row.buffer].binding.matrix == Matrix::O && weights_[row.buffer].kind == WeightBuffer::Kind::Matrix,
+           "its weights are not those of its matrix");
+      starts_at(row, r * cols + task_.head * group);
+      if (r == task_.row_begin) bound_.weight = row;
+    }
+    if (task_.head == 0) {
+      if (spec_.o_bias) {
+        bound_.bias = read_vector_weight("the bias", task_.row_begin, n);
+        bound_.has_bias = true;
+      }
+      bound_.residuals.push_back(read("the residual slice", n));
+      starts_at(bound_.residuals[0], task_.row_begin);
+    }
+    bound_.outputs.push_back(write("its slice of the head's sum", n));
+    if (!error_) starts_at(bound_.outputs[0], std::int64_t{task_.head} * spec_.hidden + task_.row_begin);
   }
 
   void combine() {

@@ -24,7 +24,8 @@ struct BoundTask {
   const Task* task = nullptr;
   int seq = 0;
   std::vector<BoundRegion> inputs;  // what the opcode transforms: vectors, partials (one a split), K and V
-  BoundRegion norm, weight, scale, bias, q_norm, k_norm, rope, residual;
+  BoundRegion norm, weight, scale, bias, q_norm, k_norm, rope;
+  std::vector<BoundRegion> residuals;  // the residual is their sum: one, or one a kv head
   bool has_bias = false;
   bool has_scale = false;  // int8 weights
   bool has_head_norm = false;

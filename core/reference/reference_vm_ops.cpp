@@ -90,8 +90,13 @@ std::span<const float> gemv_input(const StepContext& context, const BoundTask& t
     combine_partials(context, task, spec.kv_heads, scratch.input);
     return scratch.input;
   }
-  const auto x = load(context, task.inputs[0], scratch.a);
+  auto x = load(context, task.inputs[0], scratch.a);
   if (!(task.task->fused & kFusedNorm)) return x;
+  if (const auto hidden = static_cast<std::size_t>(spec.hidden); x.size() > hidden) {  // one vector a kv head, to be added up
+    scratch.b.assign(x.begin(), x.begin() + spec.hidden);
+    for (std::size_t i = hidden; i < x.size(); ++i) scratch.b[i % hidden] += x[i];
+    x = scratch.b;
+  }
   const auto weight = vector_weight(context, task.norm);
   const float scale = inverse_rms(x, spec.rms_eps);
   scratch.input.resize(x.size());
@@ -115,6 +120,38 @@ void norm_and_rotate(const StepContext& context, const BoundTask& task, std::spa
     const std::size_t first_pair = static_cast<std::size_t>(r % spec.head_dim) / 2;  // a unit holds as many pairs as half its rows
     for (std::int32_t k = 0; k < kPairsPerUnit; ++k) rotation.apply(first_pair + static_cast<std::size_t>(k), unit[k], unit[k + kPairsPerUnit]);
   }
+}
+
+void add_residual(const StepContext& context, const BoundTask& bound, std::vector<float>& out) {
+  if (bound.residuals.empty()) return;
+  Scratch& scratch = context.scratch;
+  const auto first = load(context, bound.residuals[0], scratch.b);
+  scratch.c.assign(first.begin(), first.end());
+  for (std::size_t v = 1; v < bound.residuals.size(); ++v) {
+    const auto next = load(context, bound.residuals[v], scratch.b);
+    for (std::size_t i = 0; i < next.size(); ++i) scratch.c[i] += next[i];
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] += scratch.c[i];
+}
+
+void attention_o(const StepContext& context, const BoundTask& bound) {
+  const Task& task = *bound.task;
+  attend(context, bound);
+  Scratch& scratch = context.scratch;
+  scratch.input = scratch.outputs;
+  const std::size_t group = scratch.input.size();
+  auto& out = scratch.outputs;
+  out.resize(static_cast<std::size_t>(task.row_end - task.row_begin));
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = dot(context.weights.row(bound.weight.buffer, task.row_begin + static_cast<std::int64_t>(i), scratch.row)
+                     .subspan(static_cast<std::size_t>(task.head) * group, group),
+                 scratch.input);
+  if (bound.has_bias) {
+    const auto bias = vector_weight(context, bound.bias);
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] += bias[i];
+  }
+  add_residual(context, bound, out);
+  store(context, bound.outputs[0], out);
 }
 
 void gemv(const StepContext& context, const BoundTask& bound) {
@@ -141,10 +178,7 @@ void gemv(const StepContext& context, const BoundTask& bound) {
     }
     out.resize(bound.rows.size());
   }
-  if (task.fused & kFusedResidualAdd) {
-    const auto residual = load(context, bound.residual, scratch.b);
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] += residual[i];
-  }
+  add_residual(context, bound, out);
   for (std::size_t i = 0; i < out.size(); ++i) store_f32(bound.rows[i].at(context.position), bound.rows[i].dtype, out[i]);
   if (task.fused & kFusedArgmax) {
     Best best;
@@ -250,6 +284,9 @@ Status execute(const StepContext& context, const BoundTask& task) {
       break;
     case Opcode::Argmax:
       argmax(context, task);
+      break;
+    case Opcode::AttentionO:
+      attention_o(context, task);
       break;
   }
   return {};

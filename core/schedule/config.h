@@ -27,6 +27,8 @@ struct Fusion {
   bool down_add = true;
   bool norm_lm_head = true;
   bool lm_head_argmax = true;  // per-tile argmax inside the LM head
+  // A task takes all KV blocks of its head: nothing is split, nothing merged. With combine_o also its part of the O projection.
+  bool attention_combine = false;
   bool operator==(const Fusion&) const = default;
 };
 
@@ -74,6 +76,10 @@ Result<ScheduleConfig> parse_schedule_config(const Json& json);
 Result<ScheduleConfig> parse_schedule_config(const Json& json, const ScheduleConfig& defaults);
 Json to_json(const ScheduleConfig& config);             // canonical: every key present but those of Field::silent_default
 std::string schedule_id(const ScheduleConfig& config);  // "s" + 32 hex digits of the canonical text's hash
+
+// Attention and the O projection are one instruction: a task computes the attention of one KV head and multiplies it by rows of that head's columns
+// of O, whose sums over the heads their readers make.
+inline bool attention_in_o(const Fusion& fusion) { return fusion.attention_combine && fusion.combine_o; }
 
 // The space of the knobs above that make sense for this model on this GPU, and translation both ways.
 // A config with an explicit map or a value outside the listed choices has no Point: from_config says which knob.

@@ -11,6 +11,8 @@ constexpr std::string_view kField = "fusion_grouping";
 constexpr FusionAtom kAtoms[] = {
     {"norm+qkv", &Fusion::norm_qkv, 0, 1, "RMSNorm inside the QKV projection: one dependent hop less, the norm is recomputed on every SM"},
     {"qkv+rope+kv_append", &Fusion::qkv_rope_append, 1, 3, "(query and key norm,) RoPE and KV append inside the QKV projection: two hops less"},
+    {"attention+combine", &Fusion::attention_combine, 4, 5,
+     "attention of a KV head is not split; joined with o_proj as well, every SM computes the attention that its part of O needs: one hop less"},
     {"combine+o_proj", &Fusion::combine_o, 5, 6, "split-KV partials merged inside the output projection: one hop less, every SM reads all partials"},
     {"o_proj+add", &Fusion::o_add, 6, 7, "residual add inside the output projection: one hop less"},
     {"norm+gate_up", &Fusion::norm_gate_up, 8, 9, "RMSNorm inside the gate/up projection: one hop less, the norm is recomputed on every SM"},
@@ -86,7 +88,7 @@ Result<Fusion> parse_fusion_grouping(const Json& groups) {
       taken[static_cast<std::size_t>(at) + i] = true;
       if (i + 1 < names.size()) joined[static_cast<std::size_t>(at) + i] = true;
     }
-    // What is joined must be exactly a union of atoms: ["rope","kv_append"] or ["attention","combine"] has no fused form.
+    // What is joined must be exactly a union of atoms: ["rope","kv_append"] or ["add","norm"] has no fused form.
     Fusion fusion{};
     for (const FusionAtom& atom : kAtoms) {
       bool whole = true;

@@ -32,6 +32,9 @@ void keep_useful(std::vector<std::int64_t>& choices, std::int64_t limit) {
   if (enough != choices.end()) choices.erase(enough + 1, choices.end());
 }
 
+// slices-needs-plain-heads; publish flagged needs bf16.
+bool slices_fit(const ModelSpec& spec) { return spec.dtype == DType::BF16 && !spec.qk_norm && spec.weight_format != WeightFormat::Int8; }
+
 struct Offer {
   std::vector<std::int64_t> choices;
   std::int64_t preferred = 0;
@@ -64,8 +67,8 @@ Offer offer(const Field& field, const ModelSpec& spec, const GpuTarget& target, 
     o.preferred *= 2;  // as many bytes as of 2-byte weights
   } else if (spec.dtype == DType::F32 && field.path == "kernel_knobs.gemv_path") {
     o.choices = {static_cast<std::int64_t>(GemvPath::Fma)};  // fp32 has no matrix instruction
-  } else if ((spec.dtype != DType::BF16 || spec.qk_norm) && field.path == "kernel_knobs.gemv_path") {
-    std::erase(o.choices, static_cast<std::int64_t>(GemvPath::Slices));  // slices-needs-plain-heads; publish flagged needs bf16
+  } else if (!slices_fit(spec) && field.path == "kernel_knobs.gemv_path") {
+    std::erase(o.choices, static_cast<std::int64_t>(GemvPath::Slices));
   } else if (spec.dtype == DType::F32 && field.path == "kernel_knobs.weight_layout") {
     o.choices = {static_cast<std::int64_t>(WeightLayout::Row)};
   } else if (field.path == "kernel_knobs.cpasync" && target.sm_major < 9) {
@@ -93,6 +96,7 @@ void add_atoms(SearchSpace& space, const ModelSpec& spec, const GpuTarget& targe
   const bool splits = target.sm_count >= 2 * spec.kv_heads && spec.max_position > 64;
   for (const FusionAtom& atom : fusion_atoms()) {
     if (atom.member == &Fusion::combine_o && !splits) continue;
+    if (atom.member == &Fusion::attention_combine && (!splits || !slices_fit(spec))) continue;
     Knob knob;
     knob.name = atom_name(atom);
     knob.kind = KnobKind::Boolean;
@@ -108,20 +112,28 @@ Constraint constraint_of(std::string_view name, std::string_view reason, std::sp
                          std::function<bool(const ScheduleConfig&)> test, const SearchSpace& space) {
   struct Binding {
     std::size_t knob;
-    const Field* field;
+    const Field* field;      // or
+    const FusionAtom* atom;  // whose choices are false and true
     std::vector<std::int64_t> values;
   };
   std::vector<Binding> bindings;
   for (std::string_view path : paths) {
     const std::size_t index = space.index_of(path);
     if (index == space.knobs.size()) continue;  // not offered: the default holds
-    Binding binding{index, find_field(path), {}};
-    for (const Json& choice : space.knobs[index].choices) binding.values.push_back(binding.field->from_json(choice).value());
+    Binding binding{index, find_field(path), find_atom(path), {}};
+    for (const Json& choice : space.knobs[index].choices)
+      binding.values.push_back(binding.atom != nullptr ? choice.get<bool>() : binding.field->from_json(choice).value());
     bindings.push_back(std::move(binding));
   }
   auto holds = [bindings = std::move(bindings), test = std::move(test)](const Point& point) {
     ScheduleConfig config;
-    for (const Binding& b : bindings) b.field->set(config, b.values[point[b.knob]]);
+    for (const Binding& b : bindings) {
+      const std::int64_t value = b.values[point[b.knob]];
+      if (b.atom != nullptr)
+        config.fusion.*b.atom->member = value != 0;
+      else
+        b.field->set(config, value);
+    }
     return test(config);
   };
   return {std::string(name), std::string(reason), std::move(holds)};

@@ -11,6 +11,9 @@ constexpr std::string_view kKvRingPaths[] = {"smem_bytes_per_block", "kernel_kno
 constexpr std::string_view kMmaPaths[] = {"kernel_knobs.gemv_path", "kernel_knobs.weight_layout"};
 constexpr std::string_view kSlicesPaths[] = {"kernel_knobs.gemv_path", "kernel_knobs.publish", "kernel_knobs.weight_layout", "kernel_knobs.kv_path",
                                              "kernel_knobs.tokens_per_launch"};
+constexpr std::string_view kAttentionOPaths[] = {"fusion_grouping[attention+combine]", "fusion_grouping[combine+o_proj]",
+                                                 "fusion_grouping[o_proj+add]",        "fusion_grouping[norm+gate_up]",
+                                                 "fusion_grouping[down+add]",          "kernel_knobs.gemv_path"};
 
 constexpr ConfigRule kRules[] = {
     {"ring-holds-two-chunks", "the ring must hold at least two chunks, one landing while the other is consumed; or be 0 (direct loads)", kRingPaths,
@@ -30,6 +33,13 @@ constexpr ConfigRule kRules[] = {
      [](const ScheduleConfig& c) {
        return c.kernel.gemv_path != GemvPath::Slices || (c.kernel.publish == Publish::Flagged && c.kernel.weight_layout == WeightLayout::Packed &&
                                                          c.kernel.kv_path == KvPath::Direct && c.kernel.tokens_per_launch == 1);
+     }},
+    {"attention-o-needs-slices",
+     "attention and o_proj in one group leave a sum a KV head, which gemv_path slices alone makes and adds up, in o_proj+add, norm+gate_up and "
+     "down+add",
+     kAttentionOPaths,
+     [](const ScheduleConfig& c) {
+       return !attention_in_o(c.fusion) || (c.kernel.gemv_path == GemvPath::Slices && c.fusion.o_add && c.fusion.norm_gate_up && c.fusion.down_add);
      }},
 };
 

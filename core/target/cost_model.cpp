@@ -18,6 +18,7 @@ double* region_of(Breakdown& breakdown, const Instruction& instruction) {
     case Opcode::KvAppend:
     case Opcode::AttentionTile:
     case Opcode::AttentionCombine:
+    case Opcode::AttentionO:
       return &breakdown.attention;
     case Opcode::SiluMul:
       return &breakdown.mlp;

@@ -9,8 +9,9 @@ namespace amk {
 namespace {
 
 constexpr double kKiB = 1024.0;
-constexpr double kReferenceWindow = 48 * kKiB;  // hop_us of a target is the one with this many bytes in flight per SM
-constexpr double kSharingSharpness = 8;         // how sharply "limited by the window" turns into "limited by the memory"
+constexpr std::int64_t kAttentionORoom = 36 * 1024;  // of shared memory, for all but the ring and the cache's rows
+constexpr double kReferenceWindow = 48 * kKiB;       // hop_us of a target is the one with this many bytes in flight per SM
+constexpr double kSharingSharpness = 8;              // how sharply "limited by the window" turns into "limited by the memory"
 
 int consumer_warps(const ScheduleConfig& config) { return std::max(1, config.threads_per_block / 32 - 1); }
 
@@ -108,7 +109,8 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   if (config.kernel.weight_layout == WeightLayout::Row) per_warp *= k.row_share;
   const double registers = static_cast<double>(target.registers_per_sm) / config.threads_per_block;
   double raw = cap * (1.0 - std::exp(-warps * per_warp / cap));
-  const double spilt = std::pow(std::min(1.0, registers / k.registers_wanted), k.spill_exponent);
+  const double wanted = attention_in_o(config.fusion) ? k.attention_o_registers : k.registers_wanted;
+  const double spilt = std::pow(std::min(1.0, registers / wanted), k.spill_exponent);
   raw *= spilt;
   rates.warp_bytes_per_us = raw / warps;
   rates.lone_warp_bytes_per_us = per_warp * spilt;
@@ -125,12 +127,16 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   rates.ring_keys = (warps + 1) * 16;
   rates.task_us = k.task_us + k.task_us_per_warp * warps;
   if (config.kernel.gemv_path == GemvPath::Slices) {
-    const double crowded = std::pow(std::max(1.0, k.registers_wanted / registers), k.slices_spill);
+    const double crowded = std::pow(std::max(1.0, wanted / registers), k.slices_spill);
     rates.hop_us *= k.slices_hop;
     rates.idle_hop_us = rates.hop_us;
     rates.task_us = k.slices_task_us * crowded;
     rates.group_us = k.slices_group_us * crowded;
     rates.block_us = k.slices_block_us;
+    rates.head_us = k.attention_o_us;
+    rates.round_us = k.attention_o_round_us;
+    const std::int64_t room = target.smem_optin_bytes - kAttentionORoom - config.smem_bytes_per_block;
+    if (!uses_cpasync(config, target)) rates.staged_bytes = static_cast<double>(std::max<std::int64_t>(0, room));
   }
   rates.warps = static_cast<int>(warps);
   rates.norm_us = k.norm_us;

@@ -24,6 +24,9 @@ struct CostConstants {
   double slices_task_us = 0.103;                 // in place of task_us
   double slices_group_us = 1.27;                 // for each group of units after a task's first
   double slices_block_us = 0.182;                // for each block of the vector after a warp's first
+  double attention_o_us = 0.4;                   // attention_o: what it takes besides its tiles, two barriers more among it …
+  double attention_o_round_us = 0.32;            // … and for a tile each warp
+  double attention_o_registers = 112;            // in place of registers_wanted
   double slices_spill = 3.88;                    // tasks and groups grow by this power of the registers wanted over those that are there
   double consume_bytes_per_clock_warp = 11.7;    // mma on packed weights
   double shared_bytes_per_clock = 42.2;          // what an SM's shared memory delivers
@@ -76,10 +79,13 @@ struct MachineRates {
   double norm_us = 0;
   double attention_us = 0;
   double launch_us = 0;
-  double group_us = 0;  // gemv_path slices: of each group of units after a task's first; else 0
-  double block_us = 0;  // likewise of each block of the vector after a warp's first
-  int warps = 0;        // of consumers
-  int columns = 0;      // of a warp's segment at most
+  double group_us = 0;      // gemv_path slices: of each group of units after a task's first; else 0
+  double block_us = 0;      // likewise of each block of the vector after a warp's first
+  double head_us = 0;       // attention_o: besides its tiles …
+  double round_us = 0;      // … and for a tile each warp
+  double staged_bytes = 0;  // of a head's cache that is in shared memory before the task
+  int warps = 0;            // of consumers
+  int columns = 0;          // of a warp's segment at most
   bool packed = false;
   bool ring = false;  // weights run ahead through the ring; else loads start when the task does
   std::int64_t ring_bytes = 0;

@@ -85,6 +85,13 @@ class Segments {
   std::array<Cut, 6> cut_;  // [Matrix]
 };
 
+// Of an element of the cache that the task reads.
+int kv_bytes_of(const Program& program, const Task& task) {
+  for (const Region& region : task.reads)
+    if (program.buffers[region.buffer].space == Space::Kv) return dtype_bytes(program.buffers[region.buffer].dtype);
+  return 2;
+}
+
 double region_bytes(const Region& region) { return static_cast<double>(region.end - region.begin); }
 
 TaskWork work_of(const Program& program, const Task& task, const MachineRates& rates, const Segments& segments, int position) {
@@ -106,6 +113,18 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
     case Opcode::Embed:
       work.fetches = true;
       break;  // token, then its row: a dependent pair of loads
+    case Opcode::AttentionO: {
+      const std::int64_t keys = std::min<std::int64_t>(std::int64_t{position} + 1, spec.sliding_window.value_or(position + 1));
+      const std::int64_t tiles = (keys + kTileKeys - 1) / kTileKeys, rounds = (tiles + rates.warps - 1) / rates.warps;
+      const double row = 2.0 * spec.head_dim * kv_bytes_of(program, task);
+      // The tasks of a head read the same rows: of memory each a share, of L2 each all. What shared memory has no room for comes during the task;
+      // its weights, a few KB, before it.
+      work.weight_bytes = 0;
+      work.kv_bytes = static_cast<double>(keys) * row * (task.row_end - task.row_begin) / spec.hidden;
+      work.compute_us = rates.head_us + static_cast<double>(rounds) * rates.round_us +
+                        std::max(0.0, static_cast<double>(keys) * row - rates.staged_bytes) / rates.l2_sm_bytes_per_us;
+      break;
+    }
     case Opcode::AttentionTile: {
       const std::int64_t block = std::max(1, program.attention.kv_block);
       const std::int64_t first = spec.sliding_window ? std::max<std::int64_t>(0, std::int64_t{position} + 1 - *spec.sliding_window) : 0;
@@ -118,15 +137,12 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
           keys += std::max<std::int64_t>(0, std::min<std::int64_t>(at + block, std::int64_t{position} + 1) - std::max(at, first));
         turns += (keys - before + kTileKeys * rates.warps - 1) / (kTileKeys * rates.warps);
       }
-      double kv_element = 2;
-      for (const Region& region : task.reads)
-        if (program.buffers[region.buffer].space == Space::Kv) kv_element = dtype_bytes(program.buffers[region.buffer].dtype);
-      work.kv_bytes = 2.0 * static_cast<double>(keys) * spec.head_dim * kv_element;
+      work.kv_bytes = 2.0 * static_cast<double>(keys) * spec.head_dim * kv_bytes_of(program, task);
       // Arithmetic: two FMAs a query head and cache element, on 128 lanes a clock.
       const double fma_us = 2.0 * static_cast<double>(keys) * spec.gqa() * spec.head_dim / (128.0 * rates.clock_mhz);
       work.kv_streams = task.ring_bytes > 0 && rates.ring && static_cast<double>(keys) >= awake * rates.ring_keys;
       work.kv_late = rates.ring && !work.kv_streams && static_cast<double>(keys) >= awake * rates.ring_keys;
-      const double walked = 2.0 * static_cast<double>(turns * kTileKeys * rates.warps) * spec.head_dim * kv_element;
+      const double walked = 2.0 * static_cast<double>(turns * kTileKeys * rates.warps) * spec.head_dim * kv_bytes_of(program, task);
       work.compute_us = awake * rates.attention_us + std::max(work.kv_streams ? 0.0 : walked / rates.attention_bytes_per_us, fma_us);
       break;
     }
@@ -148,7 +164,7 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
     default:
       break;
   }
-  if (task.op != Opcode::Gemv) {
+  if (task.op != Opcode::Gemv && task.op != Opcode::AttentionO) {
     double written = 0;
     for (const Region& region : task.writes) written += region_bytes(region);
     work.compute_us += written / rates.l2_sm_bytes_per_us;

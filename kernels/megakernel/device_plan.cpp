@@ -47,6 +47,7 @@ class Planner {
     AMK_CHECK(shape_ring());
     shape_shared();
     AMK_CHECK(measure_tables());
+    AMK_CHECK(shape_heads());
     return check_shared();
   }
 
@@ -405,13 +406,43 @@ class Planner {
     return {};
   }
 
-  Status check_shared() {
+  std::int64_t shared_bytes() const {
     const amk_vm::SharedLayout layout = amk_vm::shared_layout(
         static_cast<std::uint32_t>(slots_), static_cast<std::uint32_t>(slot_bytes_), static_cast<std::uint32_t>(act_bytes_),
         static_cast<std::uint32_t>(program_.batch * partial_floats_), static_cast<std::uint32_t>(spec_.head_dim),
         static_cast<std::uint32_t>(config_.kernel.publish == Publish::Confirmed ? finishers_ ? launch_threads() : consumer_warps_ * 32 : 0),
         static_cast<std::uint32_t>(program_.batch), persistent_);
-    plan_.shared_bytes = layout.tables + table_bytes_;
+    return layout.tables + table_bytes_;
+  }
+
+  // Attention and O in one instruction (device/attention_o.cuh): records, the head's vector, a barrier, queries, the units' weights, and of the
+  // cache's rows as many as there is room for.
+  Status shape_heads() {
+    if (!attention_in_o(config_.fusion)) return {};
+    constexpr std::int64_t kBarrier = 128, kFewRows = 64;
+    for (const Task& task : program_.tasks)
+      if (task.op == Opcode::AttentionO) head_units_ = std::max(head_units_, std::min((task.row_end - task.row_begin) / kRowUnit, consumer_warps_));
+    const std::int64_t group = std::int64_t{spec_.gqa()} * spec_.head_dim, vector = group * dtype_bytes(plan_.format.activations);
+    const std::int64_t records = std::int64_t{consumer_warps_} * spec_.gqa() * (spec_.head_dim + kPartialTail) * 4;
+    const std::int64_t row = std::int64_t{2} * spec_.head_dim * dtype_bytes(plan_.format.kv);  // of keys and of values
+    const std::int64_t before = act_bytes_, fixed = round_up(records + vector, 128) + kBarrier + vector + head_units_ * group * kRowUnit * element_;
+    const std::int64_t all = round_up(program_.max_seq, kTile);
+    act_bytes_ = 0;
+    std::int64_t rows = std::min((limits_.smem_optin_bytes - shared_bytes() - fixed - 128) / row / kTile * kTile, all);
+    if (options_.staged_rows > 0) rows = std::min<std::int64_t>(rows, round_up(options_.staged_rows, kTile));
+    if (rows < std::min<std::int64_t>(all, options_.staged_rows > 0 ? kTile : kFewRows))
+      return reject_plan("attention-o-rows",
+                         "attention and o_proj in one group read the cache from shared memory, at least " + std::to_string(std::min(all, kFewRows)) +
+                             " positions at a time, " + std::to_string(row) + " bytes each; beside the ring there is room for " +
+                             std::to_string(std::max<std::int64_t>(0, rows)) + ": a smaller smem_bytes_per_block",
+                         {{"rows", rows}, {"row_bytes", row}});
+    staged_rows_ = rows;
+    act_bytes_ = round_up(std::max(before, fixed + staged_rows_ * row), 128);
+    return {};
+  }
+
+  Status check_shared() {
+    plan_.shared_bytes = shared_bytes();
     if (plan_.shared_bytes <= limits_.smem_optin_bytes) return {};
     const std::int64_t fixed = plan_.shared_bytes - slots_ * slot_bytes_;
     const std::int64_t room = std::max<std::int64_t>(0, limits_.smem_optin_bytes - fixed);
@@ -491,6 +522,9 @@ class Planner {
     define("NORM_DIRECT", norm_direct() ? 1 : 0);
     define("MMA", config_.kernel.gemv_path != GemvPath::Fma ? 1 : 0);
     define("SLICES", slices_ ? 1 : 0);
+    define("ATTENTION_O", attention_in_o(config_.fusion) ? 1 : 0);
+    define("STAGED_ROWS", staged_rows_);
+    define("HEAD_UNITS", head_units_);
     define("PACKED", packed_ ? 1 : 0);
     define("PUBLISH", config_.kernel.publish == Publish::Confirmed ? 1 : config_.kernel.publish == Publish::Flagged ? 2 : 0);
     define("KV_NOW", kv_now_);
@@ -536,8 +570,8 @@ class Planner {
   bool hoist_ = false;
   Shape hidden_, q_, inter_;
   int slot_arrivals_ = 1, partial_floats_ = 0;
-  std::int64_t act_bytes_ = 0, act_stride_ = 0, wide_slots_ = 0, wide_stride_ = 0, table_bytes_ = 0, limbs_at_ = 0;
-  int down_segs_ = 0, o_segs_ = 0;
+  std::int64_t act_bytes_ = 0, act_stride_ = 0, wide_slots_ = 0, wide_stride_ = 0, table_bytes_ = 0, limbs_at_ = 0, staged_rows_ = 0;
+  int down_segs_ = 0, o_segs_ = 0, head_units_ = 0;
   bool finishers_ = false;
   int launch_threads() const { return config_.threads_per_block + (direct() ? 96 : 0); }  // the producer's four warps share an instruction
   bool direct() const { return down_segs_ > 0 || o_segs_ > 0; }

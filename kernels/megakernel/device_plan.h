@@ -56,6 +56,8 @@ struct PlanOptions {
   bool full_barriers = false;
   // kv_path ring: rows of a split from which on the ring brings them; 0: as measured best. 1 for tests with short contexts.
   int cache_ring_from = 0;
+  // Attention and O in one instruction: at most so many rows of a head's cache in shared memory at a time; 0: as many as there is room for.
+  int staged_rows = 0;
 };
 
 // `program` must be valid and lowered from `config`. Rejected ({"rule", "message", "witness"} in data) when it does not fit the device or the VM.

@@ -166,6 +166,18 @@ class Rules {
                              " columns a warp, " + std::to_string(most) + " with threads_per_block " + std::to_string(config_.threads_per_block) +
                              "; this model's widest has " + std::to_string(widest),
                          {{"columns", widest}, {"most", most}});
+    if (!attention_in_o(config_.fusion)) return {};
+    if (spec_.kv_heads > kMostSums)
+      return reject_plan("attention-o-few-heads",
+                         "attention and o_proj in one group leave a sum a kv head, which each reader adds up: at most " + std::to_string(kMostSums) +
+                             " kv heads; this model has " + std::to_string(spec_.kv_heads),
+                         {{"kv_heads", spec_.kv_heads}, {"most", kMostSums}});
+    const int group = spec_.gqa() * spec_.head_dim;
+    if (group % kBlockColumns != 0)
+      return reject_plan("attention-o-whole-blocks",
+                         "attention and o_proj in one group take a kv head's columns of O as whole blocks of " + std::to_string(kBlockColumns) +
+                             "; this model's have " + std::to_string(group),
+                         {{"columns", group}});
     return {};
   }
 

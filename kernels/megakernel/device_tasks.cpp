@@ -6,7 +6,8 @@ namespace amk {
 namespace {
 
 // The device numbers opcodes, matrices and flags as the IR does (device/base.cuh).
-static_assert(static_cast<int>(Opcode::Gemv) == 2 && static_cast<int>(Opcode::AttentionTile) == 5 && static_cast<int>(Opcode::Argmax) == 10);
+static_assert(static_cast<int>(Opcode::Gemv) == 2 && static_cast<int>(Opcode::AttentionTile) == 5 && static_cast<int>(Opcode::Argmax) == 10 &&
+              static_cast<int>(Opcode::AttentionO) == 11);
 static_assert(static_cast<int>(Matrix::Qkv) == 1 && static_cast<int>(Matrix::Down) == 4 && static_cast<int>(Matrix::LmHead) == 5);
 static_assert(kFusedNorm == 1 && kFusedRopeAppend == 2 && kFusedSiluMul == 4 && kFusedResidualAdd == 8 && kFusedArgmax == 16 && kFusedCombine == 32);
 static_assert(kPartialTail == 4 && kArgmaxWords == 2);
@@ -72,6 +73,9 @@ class Filler {
       case Opcode::Argmax:
         d.input = activation(task_.reads, 0);
         break;
+      case Opcode::AttentionO:
+        attention_o(d);
+        break;
     }
     if (task_.op != Opcode::Embed) d.input_tag = tag_of(task_.reads[0]);
     if (overflow_)
@@ -104,6 +108,20 @@ class Filler {
     }
     if ((task_.fused & kFusedArgmax) != 0) d.output2 = argmax_partial();
     if ((task_.fused & kFusedRopeAppend) != 0 && program_.model.qk_norm) d.output2 = vector(layout_.norm_offset(WeightKind::QNorm, d.layer));
+  }
+
+  // From the head's first column on: whole blocks of 64, which the rules see to.
+  void attention_o(amk_vm::TaskDesc& d) {
+    const std::int64_t unit = layout_.row_bytes(Matrix::O) * kRowUnit, group = std::int64_t{program_.model.gqa()} * program_.model.head_dim;
+    d.weight = narrow((layout_.matrix_offset(Matrix::O, d.layer) + task_.row_begin / kRowUnit * unit +
+                       task_.head * group / kBlockColumns * kBlockColumns * kRowUnit * dtype_bytes(program_.model.matrix_dtype())) /
+                      16);
+    d.input = activation(task_.reads, 0);
+    d.output = activation(task_.writes, 0);
+    if (task_.head != 0) return;
+    if (const std::int64_t bias = layout_.bias_offset(Matrix::O, d.layer); bias != GpuLayout::kNoVector) d.bias = vector(bias);
+    d.residual = activation(task_.reads, task_.reads.size() - 1);
+    d.residual_tag = tag_of(task_.reads.back());
   }
 
   std::uint16_t tag_of(const Region& r) const { return static_cast<std::uint16_t>(producers_[static_cast<std::size_t>(r.buffer)] + 1); }

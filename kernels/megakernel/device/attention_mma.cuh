@@ -114,23 +114,6 @@ __device__ __forceinline__ bool attention_mma(const Block& block, const Params& 
       return Place{block.base() + kShared.ring + cursor.slot * kSlotBytes + in_chunk * kTile * kCacheRowBytes, block.empty(cursor.slot),
                    in_chunk == 0 ? kSlotArrivals - (kGroupTiles - 1) : 1};
     };
-    const auto take_keys = [&](TileRows& rows, u32 at) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-#pragma unroll
-        for (int c = 0; c < kKeyPieces; ++c) rows.k[h][c] = load_shared16(at + places.key(h, c));
-      }
-    };
-    const auto take_values = [&](TileRows& rows, u32 at) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-#pragma unroll
-        for (int d = 0; d < kValuePieces; ++d) {
-          rows.v[e][d] = make_uint4(0, 0, 0, 0);
-          if (kHeadDim % 64 == 0 || d * 64 + g * 8 < kHeadDim) rows.v[e][d] = load_shared16(at + kCacheGroup * kCacheRowBytes + places.value(e, d));
-        }
-      }
-    };
     const auto leave = [&](const Place& place) { mbarrier_arrive_many(place.empty, place.arrivals, lane); };
 
     trace_starved_reset();
@@ -147,11 +130,11 @@ __device__ __forceinline__ bool attention_mma(const Block& block, const Params& 
         if (ring && i >= kConsumerWarps && in_ring(j)) {
           TileRows other;
           const Place here = open(i);
-          take_keys(rows, here.at);
+          take_keys(rows, places, here.at);
           const Place there = open(j);
-          take_keys(other, there.at);
-          take_values(rows, here.at);
-          take_values(other, there.at);
+          take_keys(other, places, there.at);
+          take_values(rows, places, g, here.at + kCacheGroup * kCacheRowBytes);
+          take_values(other, places, g, there.at + kCacheGroup * kCacheRowBytes);
           __syncwarp();
           leave(here);
           leave(there);
@@ -170,8 +153,8 @@ __device__ __forceinline__ bool attention_mma(const Block& block, const Params& 
       if constexpr (kCacheGroup > 0) {
         if (ring) {
           const Place here = open(i);
-          take_keys(rows, here.at);
-          take_values(rows, here.at);
+          take_keys(rows, places, here.at);
+          take_values(rows, places, g, here.at + kCacheGroup * kCacheRowBytes);
           __syncwarp();
           leave(here);
         }

@@ -47,6 +47,7 @@ constexpr u32 kSumStride =
     (kConsumerWarps + 3) / 4 % 2 == 1 ? (kConsumerWarps + 3) / 4 * 4 : (kConsumerWarps + 3) / 4 * 4 + 4;  // rows on different banks
 struct Turn {
   u32 n = 0;
+  u32 staged = 0;  // phases of attention_o's barrier
   __device__ __forceinline__ float* buffer(const Block& block, u32 which) const { return block.partials(which); }
   // Behind the sums of 32 rows and the squares.
   __device__ __forceinline__ volatile int& leave(const Block& block, u32 which) const {

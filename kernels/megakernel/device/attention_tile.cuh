@@ -60,6 +60,25 @@ __device__ __forceinline__ void load_tile(TileRows& rows, const u8* keys, const 
   }
 }
 
+// A tile from shared memory: its keys at `at`, its values at `at`.
+__device__ __forceinline__ void take_keys(TileRows& rows, const TilePlaces& places, u32 at) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int c = 0; c < kKeyPieces; ++c) rows.k[h][c] = load_shared16(at + places.key(h, c));
+  }
+}
+__device__ __forceinline__ void take_values(TileRows& rows, const TilePlaces& places, u32 g, u32 at) {
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+#pragma unroll
+    for (int d = 0; d < kValuePieces; ++d) {
+      rows.v[e][d] = make_uint4(0, 0, 0, 0);
+      if (kHeadDim % 64 == 0 || d * 64 + g * 8 < kHeadDim) rows.v[e][d] = load_shared16(at + places.value(e, d));
+    }
+  }
+}
+
 // Row `in_tile` of a tile alone; keys, values: of the tile's first row.
 __device__ __forceinline__ void load_row(TileRows& rows, const u8* keys, const u8* values, const TilePlaces& places, u32 g, u32 t, u32 in_tile) {
 #pragma unroll

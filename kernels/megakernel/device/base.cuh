@@ -38,6 +38,11 @@ static_assert(!kAttentionMma || (kKvType == kBF16 && kActType == kBF16 && kWeigh
               "what the instructions can do");
 constexpr bool kMma = AMK_MMA, kPackedLayout = AMK_PACKED;
 constexpr bool kSlices = AMK_SLICES;  // slices.cuh
+// Attention and O are one instruction (slices.cuh), whose result, the residual between attention and the MLP, is a sum a kv head.
+constexpr bool kAttentionO = AMK_ATTENTION_O;
+// Rows of keys, and of values, that its tasks have in shared memory before their wait, as many as there is room for: attention_slices.cuh.
+constexpr u32 kStagedRows = AMK_STAGED_ROWS;
+constexpr u32 kHeadUnits = AMK_HEAD_UNITS;  // of a task that are multiplied at once, a warp each, at most
 constexpr bool kConfirmed = AMK_PUBLISH == 1, kFlagged = AMK_PUBLISH == 2;
 constexpr u32 kKvNow = AMK_KV_NOW;  // flagged: where in the arena this step's k and v rows are published besides the cache
 constexpr bool kHoist = AMK_HOIST;  // the ring is long enough that a warp may open a task's first segment before the task's wait
@@ -82,7 +87,8 @@ enum OpId : u32 {
   kOpSiluMul,
   kOpAdd,
   kOpArgmaxPartial,
-  kOpArgmax
+  kOpArgmax,
+  kOpAttentionO
 };
 enum MatrixId : u32 { kNoMatrix, kQkv, kO, kGateUp, kDown, kLmHead };
 enum FusedFlag : u32 { kFusedNorm = 1, kFusedRopeAppend = 2, kFusedSiluMul = 4, kFusedResidualAdd = 8, kFusedArgmax = 16, kFusedCombine = 32 };

@@ -10,7 +10,7 @@
 // the sums of group n.
 #pragma once
 
-#include "attention_slices.cuh"
+#include "attention_o.cuh"
 #include "epilogue.cuh"
 #include "segment.cuh"
 
@@ -27,7 +27,7 @@ static_assert(!kSlices || (kHiddenSlice <= 4 && kQSlice <= 4 && kInterSlice <= 4
 
 // A task's descriptor in registers: what stands behind a barrier must not wait for shared memory first.
 struct GemvTask {
-  u32 matrix, fused, weight, row_begin, row_end, input, norm, bias, residual, output, output2, layer;
+  u32 matrix, fused, weight, row_begin, row_end, input, norm, bias, residual, output, output2, layer, head;
   u32 input_tag, residual_tag, tag;  // of this step
   __device__ __forceinline__ GemvTask(const Block& block, const Params& p, u32 index) {
     const u32 at = shared_address(&block.task(index));
@@ -35,10 +35,13 @@ struct GemvTask {
     matrix = a.x >> 8 & 0xff, fused = a.x >> 16, weight = a.y, row_begin = a.z, row_end = a.w;
     input = b.x, norm = b.y, bias = b.z, residual = b.w, output = c.x, output2 = c.y;
     const u32 base = tag_base(p);
-    input_tag = base + (d.y & 0xffff), residual_tag = base + (d.y >> 16), layer = d.z & 0xffff, tag = base + (d.w >> 16);
+    input_tag = base + (d.y & 0xffff), residual_tag = base + (d.y >> 16), layer = d.z & 0xffff, head = d.z >> 16, tag = base + (d.w >> 16);
   }
   __device__ __forceinline__ u32 units() const { return (row_end - row_begin + kUnit - 1) / kUnit; }
 };
+
+// Vectors that the residual behind attention is the sum of, [kSums][kHidden].
+constexpr int kSums = kAttentionO ? kKvHeads : 1;
 
 // Units of a group, by the matrix' width. With a ring a group is a chunk.
 template <int Blocks>
@@ -150,11 +153,30 @@ __device__ __forceinline__ void prefetch_later_group(const Block& block, const P
   const u32 units = (task.row_end - task.row_begin + kUnit - 1) / kUnit;
   prefetch_group(p, task.matrix, task.weight, units, first + (kAheadGroups - 1) * units_at_once_of(task.matrix), warp, lane);
 }
+// The weights of an attention_o task; of the cache's rows, which many tasks of a head read, each asks for its share.
+__device__ __forceinline__ void prefetch_attention_o(const Params& p, const TaskDesc& task, u32 warp, u32 lane) {
+  const u32 rows = task.row_end - task.row_begin, unit = warp;
+  constexpr u32 kLines = kGqa * kHeadDim / 64 * 8;  // of a unit: 1024 bytes a block of 64
+  const u8* weights = p.weights + static_cast<u64>(task.weight) * 16;
+#pragma unroll 1
+  for (u32 i = lane; unit < rows / kUnit && i < kLines; i += 32) prefetch_line(weights + unit * (kQBlocks * 1024) + i * 128);
+  if (warp != kConsumerWarps - 1) return;
+  const int position = position_of(p, 0);
+#pragma unroll 1
+  for (u32 i = task.row_begin / rows * kTile + lane % kTile; i < static_cast<u32>(position); i += kHidden / rows * kTile) {
+    const u8* row = p.kv + cache_row(0, task.layer, lane / kTile, task.head, i) * 2;
+#pragma unroll
+    for (u32 line = 0; line < kHeadDim * 2; line += 128) prefetch_line(row + line);
+  }
+}
 // What a task some way ahead will read: the cache's rows, the norm's weights, without a ring also the matrix.
 __device__ __forceinline__ void prefetch_task(const Block& block, const Params& p, u32 i, u32 count, u32 warp, u32 lane) {
   if (i >= count) return;
   const TaskDesc& task = block.task(i);
   if (task.op == kOpAttentionTile) return prefetch_attention(p, task, warp, lane);
+  if constexpr (kAttentionO) {
+    if (task.op == kOpAttentionO) return prefetch_attention_o(p, task, warp, lane);
+  }
   if (task.op != kOpGemv) return;
   if (lane == 0 && task.norm != kNoOffset && warp * 64 < kHidden) prefetch_line(p.vectors + task.norm + warp * 128);
   if constexpr (kSlots == 0) {
@@ -193,13 +215,20 @@ __device__ __forceinline__ float fetch_norm(const Block& block, const Params& p,
   u32 weight[kHiddenSlice];
 #pragma unroll
   for (int j = 0; j < kHiddenSlice; ++j) weight[j] = wanted(j) ? __ldg(reinterpret_cast<const u32*>(norm + column(j) * 2)) : 0;
-  PacketPair pairs[kHiddenSlice];
+  const int sums = task.matrix == kGateUp ? kSums : 1;
+  PacketPair pairs[kHiddenSlice * kSums];
   look_for(
-      block, p, index, task.input_tag, pairs, [&](int j) { return input + column(j) * 8; }, wanted);
+      block, p, index, task.input_tag, pairs, [&](int i) { return input + (i % kSums * kHidden + column(i / kSums)) * 8; },
+      [&](int i) { return wanted(i / kSums) && i % kSums < sums; });
   float squares = 0.0f;
 #pragma unroll
   for (int j = 0; j < kHiddenSlice; ++j) {
-    const float a = __uint_as_float(pairs[j].low()), b = __uint_as_float(pairs[j].high());
+    float a = __uint_as_float(pairs[j * kSums].low()), b = __uint_as_float(pairs[j * kSums].high());
+#pragma unroll
+    for (int s = 1; s < kSums; ++s) {  // packets that nobody looked for are zero
+      a += __uint_as_float(pairs[j * kSums + s].low());
+      b += __uint_as_float(pairs[j * kSums + s].high());
+    }
     float wa, wb;
     unpack_pair<kWeightType>(weight[j], wa, wb);
     squares = fmaf(b, b, fmaf(a, a, squares));
@@ -278,7 +307,8 @@ struct UnitEnd {
   enum Kind : u32 { kPairs, kSilu, kResidual, kHead };
   u32 kind = kPairs, row = 0, tag = 0, residual_tag = 0;
   float bias = 0.0f, c = 1.0f, s = 0.0f;  // rotation: this row's factor, and its partner's
-  u64 residual = 0;
+  u64 residual[kSums] = {};               // to be added up
+  int residuals = 1;                      // how many there are, where that depends on the task
   const u8* residual_at = nullptr;
   u8* to = nullptr;     // this lane's packet, or logit; nullptr: it stores none
   u8* cache = nullptr;  // likewise the pair of the cache
@@ -287,7 +317,9 @@ struct UnitEnd {
     row = task.row_begin + unit * kUnit + lane % kUnit;
     tag = task.tag;
     residual_tag = task.residual_tag;
-    bias = 0.0f, c = 1.0f, s = 0.0f, residual = 0, residual_at = nullptr, to = cache = nullptr;
+    bias = 0.0f, c = 1.0f, s = 0.0f, residual[0] = 0, residual_at = nullptr, to = cache = nullptr;
+#pragma unroll
+    for (int i = 1; i < kSums; ++i) residual[i] = 0;
     const bool there = row < task.row_end, stores = there && lane < kUnit;
     if (there && task.bias != kNoOffset) bias = vector1(p.vectors + task.bias, row);
     if (task.matrix == kQkv) {
@@ -319,23 +351,45 @@ struct UnitEnd {
     } else {
       kind = kResidual;
       residual_at = p.activations + task.residual + row * 8;
-      if (there) asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(residual) : "l"(residual_at));
-      if (stores) to = p.activations + task.output + row * 8;
+      if constexpr (kAttentionO) {
+        residuals = task.matrix == kDown ? kSums : task.residual == kNoOffset ? 0 : 1;
+#pragma unroll
+        for (int i = 0; i < kSums; ++i)
+          if (there && i < residuals) load_residual(i);
+        if (stores) to = p.activations + task.output + (task.head * kHidden + row) * 8;
+      } else {
+        if (there) load_residual(0);
+        if (stores) to = p.activations + task.output + row * 8;
+      }
     }
+  }
+  __device__ __forceinline__ void load_residual(int i) {
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(residual[i]) : "l"(residual_at + i * (kHidden * 8)));
   }
   __device__ __forceinline__ void publish(u32 word) const {
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(static_cast<u64>(tag) << 32 | word) : "memory");
+  }
+  // It was there before the task's input: a formality.
+  __device__ __forceinline__ float residual_of(const Block& block, const Params& p, u32 index, int i) {
+    for (u32 polls = 1; static_cast<u32>(residual[i] >> 32) != residual_tag; ++polls) {
+      if (polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortPackets, index)) break;
+      load_residual(i);
+    }
+    return __uint_as_float(static_cast<u32>(residual[i]));
+  }
+  __device__ __forceinline__ float residual_sum(const Block& block, const Params& p, u32 index) {
+    if constexpr (!kAttentionO) return residual_of(block, p, index, 0);
+    float sum = -0.0f;  // changes nothing that it is added to
+#pragma unroll
+    for (int i = 0; i < kSums; ++i)
+      if (i < residuals) sum += residual_of(block, p, index, i);
+    return sum;
   }
   __device__ __forceinline__ void finish(const Block& block, const Params& p, u32 index, float v, Best& best) {
     v += bias;
     if (kind == kResidual) {
       if (to == nullptr) return;
-      // It was there before this task's input: a formality.
-      for (u32 polls = 1; static_cast<u32>(residual >> 32) != residual_tag; ++polls) {
-        if (polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortPackets, index)) break;
-        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(residual) : "l"(residual_at));
-      }
-      publish(__float_as_uint(v + __uint_as_float(static_cast<u32>(residual))));
+      publish(__float_as_uint(v + residual_sum(block, p, index)));
     } else if (kind == kHead) {
       if (to == nullptr) return;
       asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(__float_as_uint(v)) : "memory");  // nobody in this launch reads it
@@ -383,6 +437,79 @@ __device__ __forceinline__ float fetch(const Block& block, const Params& p, cons
     return 0.0f;
   }
   return fetch_norm(block, p, task, index, warp, lane, vector);
+}
+
+// Attention of a kv head, over all positions, and the task's rows of the head's columns of O. The warps' records become the head's vector, in the
+// order in which products take it; then a warp a unit, the last ones first, multiplies, and publishes. Two barriers a task: what lies between warps
+// needs no second place.
+struct HeadWeights {
+  uint4 piece[kHeadBlocks * 2];
+  static __device__ __forceinline__ const u8* of_unit(const Params& p, const TaskDesc& task, u32 unit, u32 lane) {
+    return p.weights + static_cast<u64>(task.weight) * 16 + unit * (kQBlocks * 1024) + lane * 16;
+  }
+  // What a lane brings to shared memory is its own: nobody else waits for it.
+  static __device__ __forceinline__ void bring(const u8* from, u32 to) {
+#pragma unroll
+    for (u32 i = 0; i < kHeadBlocks * 2; ++i) async_copy16(to + i * 512, from + i * 512);
+  }
+  __device__ __forceinline__ void take(u32 from) {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#pragma unroll
+    for (u32 i = 0; i < kHeadBlocks * 2; ++i) piece[i] = load_shared16(from + i * 512);
+  }
+};
+__device__ __forceinline__ bool attention_o(const Block& block, const Params& p, u32 index, u32 count, Turn& turn) {
+  const TaskDesc& task = block.task(index);
+  const u32 warp = thread_index() / 32, lane = thread_index() % 32;
+  const u32 units = (task.row_end - task.row_begin) / kUnit;
+  u32 unit = kConsumerWarps - 1 - warp;
+  const u32 weights_at = shared_address(block.act()) + kHeadWeightsAt + unit * (kHeadBlocks * 1024) + lane * 16;
+  const auto bring = [&] {
+    if (unit < units) HeadWeights::bring(HeadWeights::of_unit(p, task, unit, lane), weights_at);
+  };
+  UnitEnd end;
+  const auto prepare = [&] {
+    if (unit >= units) return;
+    GemvTask as_gemv(block, p, index);
+    as_gemv.matrix = kO;
+    end.prepare(block, p, as_gemv, unit, lane);
+  };
+  bring();
+  prepare();
+  attend_head(block, p, task, index, turn);
+  turn.say(block);
+  turn.meet();
+  trace_mark(p, index, kMarkReduced, thread_index() == 0);
+  Best best = no_best();
+#pragma unroll 1
+  while (unit < units) {
+    HeadWeights weights;
+    weights.take(weights_at);
+    float c[2 * kHeadBlocks][4];
+#pragma unroll
+    for (u32 j = 0; j < kHeadBlocks; ++j) {
+      const uint4 b = load_shared16(shared_address(head_vector(block) + j * 32 + lane % 4 * 8 + lane / 4 % 2 * 4));
+      const uint4 low = weights.piece[j * 2], high = weights.piece[j * 2 + 1];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) c[j * 2][i] = c[j * 2 + 1][i] = 0.0f;
+      mma16816(c[j * 2], low.x, low.y, low.z, low.w, b.x, b.y);
+      mma16816(c[j * 2 + 1], high.x, high.y, high.z, high.w, b.z, b.w);
+    }
+    float sum = 0.0f;
+#pragma unroll
+    for (u32 j = 0; j < kHeadBlocks; ++j) sum += (c[j * 2][0] + c[j * 2 + 1][0]) + (c[j * 2][3] + c[j * 2 + 1][3]);
+    end.kind = UnitEnd::kResidual;
+    end.finish(block, p, index, __shfl_sync(0xffffffffu, sum, lane % kUnit * 4), best);
+    __syncwarp();
+    unit += kConsumerWarps;
+    bring();
+    prepare();
+  }
+  trace_mark(p, index, kMarkPublished, warp == kConsumerWarps - 1 && lane == 0);
+  const bool stays = turn.stays(block);
+  if (stays && thread_index() == 0) stage_ahead(block, p, index + 1, count);
+  __syncwarp();
+  return stays;
 }
 
 // One loop over the groups of units of all tasks, so that there is one place each for what every one of them does: code that runs once a hop is paid
@@ -461,7 +588,9 @@ __device__ __forceinline__ void consume_slices(const Block& block, const Params&
           stays = turn.stays(block);
         }
       } else {
-        stays = op == kOpAttentionTile ? attention_slices(block, p, block.task(i), i, turn) : elementwise(block, p, block.task(i), i);
+        stays = kAttentionO && op == kOpAttentionO       ? attention_o(block, p, i, count, turn)
+                : !kAttentionO && op == kOpAttentionTile ? attention_slices(block, p, block.task(i), i, turn)
+                                                         : elementwise(block, p, block.task(i), i);
         vector.clear();  // nothing is held across these
         squares = 0.0f;
         best = no_best();

@@ -47,6 +47,9 @@ __device__ __forceinline__ bool next_step(const Block& block, const Params& p) {
 
 __device__ __forceinline__ void consume(const Block& block, const Params& p, u32 task_count) {
 #if AMK_SLICES
+  if constexpr (kAttentionO) {
+    if (threadIdx.x == 0) stage_ahead(block, p, 0, task_count);
+  }
   consume_slices(block, p, task_count);
 #else
   Consumer consumer;
@@ -81,6 +84,9 @@ extern "C" __global__ void __launch_bounds__(kLaunchThreads, 1) amk_megakernel(c
       mbarrier_init(block.sums_empty(b), (kFinishers ? 2 : kBatch) * kArrivingLanes);
     }
     if constexpr (kFinishers) mbarrier_init(block.rows_stored(), 2 * kArrivingLanes);
+#if AMK_SLICES
+    if constexpr (kAttentionO) mbarrier_init(Stage(block).barrier, 1);
+#endif
     block.aborted() = 0;
     block.leave() = 0;
     block.finished_tasks() = 0;

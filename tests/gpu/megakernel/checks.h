@@ -52,6 +52,7 @@ Json json_of(const std::string& text);
 void test_judge(const Bench& bench, Checks& checks);                // verdicts of good, rejected and hanging candidates through a worker process
 void test_fixtures(const Bench& bench, Checks& checks);             // every checkpoint against the gate, and greedy ids against the oracle's
 void test_slices(const Bench& bench, Checks& checks);               // gemv_path "slices"
+void test_attention_o(const Bench& bench, Checks& checks);          // attention and o_proj in one instruction
 void test_knobs(const Bench& bench, Checks& checks);                // every compiled-in knob on toy and small
 void test_contexts(const Bench& bench, Checks& checks);             // thousands of positions against the oracle
 void test_kv_ring(const Bench& bench, Checks& checks);              // the cache through the ring: the bits of the warps' own loads
@@ -61,12 +62,13 @@ void test_racecheck_kv_ring(const Bench& bench, Checks& checks);    // likewise,
 void test_batch(const Bench& bench, Checks& checks);                // several sequences a launch, each to the bit as it is alone
 void test_wrong(const Bench& bench, Checks& checks);                // a suite of wrong kernels, all refused
 void test_wrong_slices(const Bench& bench, Checks& checks);         // likewise, of slices
-void test_wrong_ring(const Bench& bench, Checks& checks);           // plans whose ring brings too few chunks
-void test_wrong_int8(const Bench& bench, Checks& checks);           // likewise, of int8 products
-void test_instruction(const Bench& bench, Checks& checks);          // every instruction kind alone
-void test_steps(const Bench& bench, Checks& checks);                // several steps a launch, each to the bit as by one
-void test_sanitize_steps(const Bench& bench, Checks& checks);       // a few of them, for compute-sanitizer; only when asked for
-void test_racecheck_steps(const Bench& bench, Checks& checks);      // likewise, with full barriers
+void test_wrong_attention_o(const Bench& bench, Checks& checks);
+void test_wrong_ring(const Bench& bench, Checks& checks);       // plans whose ring brings too few chunks
+void test_wrong_int8(const Bench& bench, Checks& checks);       // likewise, of int8 products
+void test_instruction(const Bench& bench, Checks& checks);      // every instruction kind alone
+void test_steps(const Bench& bench, Checks& checks);            // several steps a launch, each to the bit as by one
+void test_sanitize_steps(const Bench& bench, Checks& checks);   // a few of them, for compute-sanitizer; only when asked for
+void test_racecheck_steps(const Bench& bench, Checks& checks);  // likewise, with full barriers
 void test_racecheck_steps_batch(const Bench& bench, Checks& checks);
 void test_sanitize_batch(const Bench& bench, Checks& checks);   // a few steps of three sequences, for compute-sanitizer; only when asked for
 void test_racecheck_batch(const Bench& bench, Checks& checks);  // likewise, with full barriers
@@ -74,6 +76,8 @@ void test_long(const Bench& bench, Checks& checks);             // a thousand to
 void test_longest(const Bench& bench, Checks& checks);          // ten thousand; only when asked for
 
 // Short enough for compute-sanitizer; only when asked for.
+void test_sanitize_attention_o(const Bench& bench, Checks& checks);
+void test_racecheck_attention_o(const Bench& bench, Checks& checks);
 void test_sanitize(const Bench& bench, Checks& checks);         // a few steps of every code path
 void test_racecheck(const Bench& bench, Checks& checks);        // the same built for racecheck (PlanOptions::full_barriers)
 void test_barriers_arrive(const Bench& bench, Checks& checks);  // what racecheck itself understands: racecheck_test.cpp

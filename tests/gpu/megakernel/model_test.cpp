@@ -15,8 +15,9 @@ namespace {
 const char* kRowMajor = R"({"kernel_knobs":{"gemv_path":"fma","weight_layout":"row"}})";
 
 // The gate on one program: poisoned runs, twice, against the oracle and native arithmetic.
-void gate(GpuModel& model, const GpuReference& reference, const ScheduleConfig& config, const std::string& name, Checks& checks) {
-  const auto built = model.build(config);
+void gate(GpuModel& model, const GpuReference& reference, const ScheduleConfig& config, const PlanOptions& options, const std::string& name,
+          Checks& checks) {
+  const auto built = model.build(config, options);
   if (!checks.check(built, name + " builds")) return;
   auto program = model.load(*built);
   if (!checks.check(program, name + " loads")) return;
@@ -34,6 +35,10 @@ void gate(GpuModel& model, const GpuReference& reference, const ScheduleConfig& 
   checks.check(guards && more && *guards + *more == 0, name + " keeps to its buffers");
   const auto layout = model.layout_weights(program->plan().layout);
   checks.check(layout && (*layout)->intact(model.stream()).value_or(false), name + " leaves the weights alone");
+}
+
+void gate(GpuModel& model, const GpuReference& reference, const ScheduleConfig& config, const std::string& name, Checks& checks) {
+  gate(model, reference, config, {}, name, checks);
 }
 
 std::shared_ptr<const GpuReference> reference_of(const GpuModel& model, int max_seq, Checks& checks) {
@@ -200,6 +205,67 @@ void test_slices(const Bench& bench, Checks& checks) {
       if (!decode_twice(**smollm, std::string("smollm2-135m, slices, ") + rest, *config, bench.quick ? 100 : 1000, checks)) return;
 }
 
+// Attention and o_proj in one instruction: every fixture that it takes; and what decides its code: warps (with and without a tile, with and without a
+// unit), rows of a task (units a warp), cache rows in shared memory (all, none, some), a ring or none.
+void test_attention_o(const Bench& bench, Checks& checks) {
+  const auto variant = [&](const char* rest) {
+    auto config = config_of(std::string("{") + rest + "}");
+    if (checks.check(config, rest)) {
+      config->fusion.attention_combine = config->fusion.combine_o = true;
+      if (std::string_view(rest).find("smem_bytes_per_block") == std::string_view::npos) config->smem_bytes_per_block = 0;
+      config->kernel.publish = Publish::Flagged;
+      config->kernel.gemv_path = GemvPath::Slices;
+    }
+    return config;
+  };
+  int taken = 0;
+  for (const std::string& path : bench.fixture_models()) {
+    auto model = bench.model(path, 160);
+    if (!checks.check(model, path + " opens")) continue;
+    const ModelSpec& spec = (*model)->spec();
+    if (spec.dtype != DType::BF16 || spec.qk_norm || spec.head_dim % 32 != 0 || spec.head_dim > 128 || spec.intermediate % 8 != 0) continue;
+    if (spec.kv_heads > 4 || spec.gqa() * spec.head_dim % 64 != 0) continue;
+    const auto reference = reference_of(**model, 160, checks);
+    if (reference == nullptr) continue;
+    ++taken;
+    for (const char* rest : {R"("threads_per_block":384)", R"("threads_per_block":160)"})
+      if (const auto config = variant(rest))
+        gate(**model, *reference, *config, {}, std::filesystem::path(path).filename().string() + ", attention_o, " + rest, checks);
+  }
+  checks.check(taken > 0 || bench.fixture_models().empty(), "some fixture is taken");
+  auto model = bench.model("small", 1200);
+  if (!checks.check(model, "small opens")) return;
+  if (const auto reference = reference_of(**model, 1200, checks)) {
+    std::vector<std::string> names;
+    std::vector<Build> builds;
+    for (const auto& [rest, staged] :
+         {std::pair{R"("threads_per_block":384)", 0},
+          {R"("threads_per_block":384)", 512},
+          {R"("threads_per_block":352,"tiling":{"gemv":{"N_tile":8}})", 160},
+          {R"("threads_per_block":1024)", 0},
+          {R"("threads_per_block":128,"tiling":{"gemv":{"N_tile":512}})", 48},
+          {R"("threads_per_block":192,"sm_assignment":"round_robin","page_allocation":"none")", 16},
+          {R"("threads_per_block":384,"page_allocation":"linear","kernel_knobs":{"counters":"kv_head"})", 0},
+          {R"("threads_per_block":352,"smem_bytes_per_block":65536,"tiling":{"gemv":{"N_tile":8}})", 0},
+          {R"("threads_per_block":352,"smem_bytes_per_block":98304,"kernel_knobs":{"cpasync":true,"cpa_cols":1024})", 0}}) {
+      const auto config = variant(rest);
+      if (!config) continue;
+      names.push_back(std::string("small, attention_o, ") + rest + ", staged " + std::to_string(staged));
+      builds.push_back({*config, {}});
+      builds.back().options.staged_rows = staged;
+    }
+    build_all(**model, builds);
+    for (std::size_t i = 0; i < builds.size(); ++i) gate(**model, *reference, builds[i].config, builds[i].options, names[i], checks);
+  }
+  auto smollm = bench.model("smollm2-135m", 1024);
+  if (!checks.check(smollm, "smollm2-135m opens")) return;
+  for (const char* rest :
+       {R"("threads_per_block":352,"smem_bytes_per_block":65536,"tiling":{"gemv":{"N_tile":8}},"kernel_knobs":{"chunk_bytes":32768})",
+        R"("threads_per_block":384,"tiling":{"gemv":{"N_tile":8}})"})
+    if (const auto config = variant(rest))
+      if (!decode_twice(**smollm, std::string("smollm2-135m, attention_o, ") + rest, *config, bench.quick ? 100 : 1000, checks)) return;
+}
+
 // Positions up to 4,095: warps take several tiles of a split in turn, every split is awake, and the combine reads more of them than one trip brings.
 void test_contexts(const Bench& bench, Checks& checks) {
   constexpr int kTokens = 4096;
@@ -271,6 +337,39 @@ void test_racecheck(const Bench& bench, Checks& checks) {
   PlanOptions options;
   options.full_barriers = true;
   few_steps(bench, checks, options);
+}
+
+// Attention and o_proj in one instruction: as many steps as bring cache rows to shared memory, and a second round of tiles.
+namespace {
+
+void attention_o_steps(const Bench& bench, Checks& checks, const PlanOptions& options) {
+  auto small = bench.model("small", 64);
+  if (!checks.check(small, "small opens")) return;
+  const std::vector<int> tokens(50, 3);
+  for (const char* text : {R"({"threads_per_block":128,"smem_bytes_per_block":0,)", R"({"threads_per_block":352,"smem_bytes_per_block":65536,)"}) {
+    const auto config = config_of(
+        std::string(text) +
+        R"("fusion_grouping":[["norm","qkv","rope","kv_append"],["attention","combine","o_proj","add"],["norm","gate_up","silu_mul"],["down","add"],["norm","lm_head","argmax"]],)" +
+        R"("kernel_knobs":{"publish":"flagged","gemv_path":"slices"}})");
+    if (!checks.check(config, text)) continue;
+    const auto built = (*small)->build(*config, options);
+    if (!checks.check(built, text)) continue;
+    auto program = (*small)->load(*built);
+    if (!checks.check(program, text)) continue;
+    program->set_budget_us(60e6);
+    const auto run = run_checked(**small, *program, tokens, {});
+    if (checks.check(run, text)) checks.check(run->unwritten == 0 && run->not_finite == 0, std::string("all written: ") + text);
+  }
+}
+
+}  // namespace
+
+void test_sanitize_attention_o(const Bench& bench, Checks& checks) { attention_o_steps(bench, checks, {}); }
+
+void test_racecheck_attention_o(const Bench& bench, Checks& checks) {
+  PlanOptions options;
+  options.full_barriers = true;
+  attention_o_steps(bench, checks, options);
 }
 
 // Greedy decoding, each token fed back on the device, twice over: the same tokens, whatever the timing was.

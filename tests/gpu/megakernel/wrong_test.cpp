@@ -247,12 +247,37 @@ void test_wrong_slices(const Bench& bench, Checks& checks) {
       {"pairs of the vector in another order", "slices.cuh", "from + 2 * k", "from + 2 * (k ^ 1)"},
       {"rotation the other way", "slices.cuh", "first_half ? -block.rope()", "first_half ? block.rope()"},
       {"up through silu", "slices.cuh", "silu(v) * other", "silu(other) * v"},
-      {"the residual forgotten", "slices.cuh", "v + __uint_as_float(static_cast<u32>(residual))", "v"},
+      {"the residual forgotten", "slices.cuh", "v + residual_sum(block, p, index)", "v"},
       {"the second half of a block's columns twice", "slices.cuh", "chunk + at + 512, there", "chunk + at, there"},
       {"the key of this step in the other half", "attention_slices.cuh", "in_tile / 2 % 2;", "1 - in_tile / 2 % 2;"},
       {"the value of this step at another position", "attention_slices.cuh", "in_tile % 4 == static_cast<u32>(e)",
        "in_tile % 4 == static_cast<u32>(3 - e)"},
       {"a warp's record forgotten", "attention_slices.cuh", "const u32 warps = tiles", "const u32 warps = tiles > 1 ? 1 : tiles"},
+  };
+  refuse(bench, "small", config, changes, checks);
+}
+
+// What only attention and o_proj in one instruction can get wrong.
+void test_wrong_attention_o(const Bench& bench, Checks& checks) {
+  ScheduleConfig config;
+  config.threads_per_block = 352;
+  config.smem_bytes_per_block = 65536;
+  config.fusion.attention_combine = config.fusion.combine_o = true;
+  config.kernel.publish = Publish::Flagged;
+  config.kernel.gemv_path = GemvPath::Slices;
+  const Change changes[] = {
+      {"nothing", "attention_o.cuh", "", ""},
+      {"a warp's record forgotten", "attention_o.cuh", "(records, kConsumerWarps, i /", "(records, kConsumerWarps - 1, i /"},
+      {"the head's vector in another order", "attention_o.cuh", "i % 2 * 4 + i % 8 / 2", "i % 8"},
+      {"the head's vector not over its total", "attention_o.cuh", "merged.a * inverse", "merged.a"},
+      {"keys of the tile before", "attention_o.cuh", "stage.keys + i * kTile", "stage.keys + (i > 0 ? i - 1 : 1) * kTile"},
+      {"pieces of this step's row in another order", "attention_o.cuh", "piece % kPieces ^ cache_swizzle(kHeadDim, row)", "piece % kPieces ^ 1"},
+      {"a head's values for another head", "attention_o.cuh", "make_float4(o[0][odd], o[0][odd + 2],", "make_float4(o[0][1 - odd], o[0][3 - odd],"},
+      {"the second half of a block's weights twice", "slices.cuh", "low = weights.piece[j * 2], high = weights.piece[j * 2 + 1]",
+       "low = weights.piece[j * 2], high = weights.piece[j * 2]"},
+      {"a head's sum forgotten by gate/up", "slices.cuh", "for (int s = 1; s < kSums; ++s)", "for (int s = 2; s < kSums; ++s)"},
+      {"a head's sum forgotten by down's residual", "slices.cuh", "if (i < residuals) sum +=", "if (i < residuals - 1) sum +="},
+      {"the residual in no head's sum", "slices.cuh", "task.residual == kNoOffset ? 0 : 1;", "0;"},
   };
   refuse(bench, "small", config, changes, checks);
 }

@@ -13,6 +13,17 @@ namespace {
 int between(Rng& rng, int low, int high) { return low + static_cast<int>(rng.below(static_cast<std::uint64_t>(high - low + 1))); }
 bool chance(Rng& rng, double p) { return rng.uniform() < p; }
 
+void with_attention_o(ScheduleConfig& config) {
+  Fusion& f = config.fusion;
+  f.attention_combine = f.combine_o = f.o_add = f.norm_gate_up = f.down_add = true;
+  KernelKnobs& k = config.kernel;
+  k.publish = Publish::Flagged;
+  k.gemv_path = GemvPath::Slices;
+  k.weight_layout = WeightLayout::Packed;
+  k.kv_path = KvPath::Direct;
+  k.tokens_per_launch = 1;
+}
+
 }  // namespace
 
 ModelSpec random_spec(Rng& rng, const RandomProgramLimits& limits) {
@@ -51,6 +62,10 @@ std::optional<RandomProgram> random_program(Rng& rng, const RandomProgramLimits&
   if (chance(rng, 0.3))
     for (int i = 0; i < target.sm_count; ++i) target.sm_weight.push_back(0.5 + rng.uniform());
   out.config = random_accepted_config(target.smem_optin_bytes, rng);
+  if (out.spec.weight_format == WeightFormat::Int8)
+    out.config.fusion.attention_combine = false;  // attention_o takes weights as stored
+  else if (chance(rng, 0.1))
+    with_attention_o(out.config);  // eight switches at once: by chance it hardly comes
   NumericFormat format;
   format.weights = out.spec.dtype;
   format.activations = chance(rng, 0.5) ? DType::F32 : DType::BF16;

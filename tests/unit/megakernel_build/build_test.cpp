@@ -270,6 +270,7 @@ TEST_CASE("slices build for every architecture, with few spills or none" * amk::
   struct Job {
     const Case* on;
     int threads, kv_block;
+    bool attention_o = false;
     Outcome outcome = {};
   };
   // 12 warps have 168 registers each, 16 have 128, 17 have 96.
@@ -277,6 +278,7 @@ TEST_CASE("slices build for every architecture, with few spills or none" * amk::
   for (const Case& c : kCases) jobs.push_back({&c, 384, 256});
   jobs.push_back({&kCases[3], 416, 128});
   jobs.push_back({&kCases[3], 512, 512});
+  for (const std::size_t c : {0, 3}) jobs.push_back({&kCases[c], 384, 128, true});
   in_parallel(jobs.size(), [&](std::size_t i) {
     ScheduleConfig config;
     config.smem_bytes_per_block = 0;
@@ -286,6 +288,7 @@ TEST_CASE("slices build for every architecture, with few spills or none" * amk::
     config.fusion.combine_o = true;
     config.kernel.publish = Publish::Flagged;
     config.kernel.gemv_path = GemvPath::Slices;
+    config.fusion.attention_combine = jobs[i].attention_o;
     if ((*nvrtc)->supports(jobs[i].on->architecture)) jobs[i].outcome = build(*jobs[i].on, ref->spec, config);
   });
   for (const Job& job : jobs) {

@@ -220,6 +220,36 @@ TEST_CASE("plan: what the virtual machine or the device cannot do is rejected by
   normed.qk_norm = true;
   CHECK(rule_of(plan_of(slices, normed, kHopper)) == "slices-needs-plain-heads");
 
+  // Attention and O in one instruction: its weights do not come through the ring, those of the others do.
+  ScheduleConfig fused = slices;
+  fused.fusion.attention_combine = true;
+  fused.smem_bytes_per_block = 65536;
+  const auto attention_o = plan_of(fused, narrow, kHopper);
+  REQUIRE(rule_of(attention_o).empty());
+  streamed = 0;
+  for (const auto& stream : attention_o->streams) streamed += stream.bytes;
+  CHECK(streamed == std::uint64_t{2} * (30 * (960 * 576 + 3072 * 576 + 576 * 1536) + 49152 * 576));
+  // A head's columns are three blocks of 64; a unit of rows has nine: where each task's weights begin, in pieces of 16 bytes.
+  const GpuLayout layout(narrow, WeightLayout::Packed);
+  std::set<std::uint64_t> begins;
+  for (const auto& task : attention_o->tasks) {
+    if (task.op != static_cast<int>(Opcode::AttentionO) || task.layer != 3) continue;
+    begins.insert(task.weight);
+    CHECK(std::uint64_t{task.weight} * 16 ==
+          static_cast<std::uint64_t>(layout.matrix_offset(Matrix::O, 3)) + task.row_begin / 8 * (9 * 1024) + task.head * (3 * 1024));
+    CHECK((task.residual != amk_vm::kNoOffset) == (task.head == 0));
+  }
+  CHECK(begins.size() == 108);  // 36 tiles of 16 rows for each of three heads: one an SM at most
+  ModelSpec many = narrow;
+  many.kv_heads = 9;
+  CHECK(rule_of(plan_of(fused, many, kHopper)) == "attention-o-few-heads");
+  ModelSpec halves = narrow;
+  halves.heads = halves.kv_heads = 3;
+  halves.head_dim = 96;
+  CHECK(rule_of(plan_of(fused, halves, kHopper)) == "attention-o-whole-blocks");
+  fused.smem_bytes_per_block = 196608;
+  CHECK(rule_of(plan_of(fused, narrow, kHopper)) == "attention-o-rows");
+
   ScheduleConfig large;
   large.smem_bytes_per_block = 225280;
   const auto too_large = plan_of(large, spec, kHopper);

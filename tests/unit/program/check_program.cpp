@@ -175,10 +175,48 @@ void check_coverage(const Program& p, std::vector<std::string>& problems) {
   }
 }
 
+// Query head by query head: its elements of q, the columns of O that meet them, and where the rows' sums go.
+void check_attention_o(const Program& p, std::size_t id, const NumericFormat& format, std::vector<std::string>& problems) {
+  const ModelSpec& m = p.model;
+  const Task& t = p.tasks[id];
+  const std::string layer = "L" + std::to_string(t.layer) + ".", index = std::to_string(t.layer), weight = layer + "attention_o.w";
+  std::map<std::string, std::vector<Interval>> expected, actual;
+  const auto put = [&](const std::string& buffer, std::int64_t element, DType dtype) {
+    expected[buffer].push_back({element * dtype_bytes(dtype), (element + 1) * dtype_bytes(dtype)});
+  };
+  const std::string before = "x" + std::to_string(2 * t.layer), after = "x" + std::to_string(2 * t.layer + 1);
+  for (std::int64_t row = t.row_begin; row < t.row_end; ++row) {
+    for (std::int64_t head = 0; head < m.heads; ++head)
+      for (std::int64_t d = 0; head / m.gqa() == t.head && d < m.head_dim; ++d) {
+        put(weight, (row * m.heads + head) * m.head_dim + d, format.weights);
+        if (row == t.row_begin) put(layer + "q", head * m.head_dim + d, format.activations);
+      }
+    put(after, t.head * std::int64_t{m.hidden} + row, DType::F32);
+    if (t.head != 0) continue;
+    put(before, row, DType::F32);
+    if (m.o_bias) put(layer + "attention_o.bias", row, format.weights);
+  }
+  std::vector<std::string> order{layer + "q", "kv.k." + index, "kv.v." + index}, reads;
+  order.insert(order.end(), static_cast<std::size_t>(t.row_end - t.row_begin), weight);
+  if (t.head == 0 && m.o_bias) order.push_back(layer + "attention_o.bias");
+  if (t.head == 0) order.push_back(before);
+  for (const auto* list : {&t.reads, &t.writes})
+    for (const Region& r : *list) {
+      const Buffer& b = p.buffers[r.buffer];
+      if (list == &t.reads) reads.push_back(b.name);
+      if (b.space != Space::Kv) actual[b.name].push_back({r.begin, r.end});
+    }
+  for (auto* side : {&expected, &actual})
+    for (auto& [name, list] : *side) join(list);
+  if (expected != actual) problems.push_back("elements of " + quote(p, id));
+  if (reads != order) problems.push_back("order of reads of " + quote(p, id));
+}
+
 void check_meaning(const Program& p, const NumericFormat& format, std::vector<std::string>& problems) {
   const ModelSpec& m = p.model;
   for (std::size_t id = 0; id < p.tasks.size(); ++id) {
     const Task& t = p.tasks[id];
+    if (t.op == Opcode::AttentionO) check_attention_o(p, id, format, problems);
     if (t.op != Opcode::Gemv) continue;
     // Where each packed row's result belongs, from packing.h, element by element.
     std::map<std::string, std::vector<Interval>> expected, actual;
@@ -260,7 +298,9 @@ void check_meaning(const Program& p, const NumericFormat& format, std::vector<st
       if (m.qk_norm) order.insert(order.end(), {layer + "q_norm.w", layer + "k_norm.w"});
       order.push_back("rope");
     }
-    if (t.fused & kFusedResidualAdd) order.push_back(residual);
+    // A residual that attention_o wrote is a vector a kv head.
+    const bool summed = t.matrix == Matrix::Down && has(layer + "attention_o.w");
+    if (t.fused & kFusedResidualAdd) order.insert(order.end(), summed ? static_cast<std::size_t>(m.kv_heads) : 1, residual);
     if (reads != order) problems.push_back("order of reads of " + quote(p, id));
     if (m.qk_norm && (t.fused & kFusedRopeAppend)) {
       const std::int32_t qk = m.q_rows() + m.kv_rows();

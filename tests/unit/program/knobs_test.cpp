@@ -164,6 +164,39 @@ TEST_CASE("fusion_grouping: every atom removes the instructions it joins") {
   CHECK(lowered(model(), plain).instructions.size() == 1 + 4 * 13 + 4);
 }
 
+TEST_CASE("attention+combine: nothing is split, nothing merged; with combine+o_proj one instruction, a task an SM") {
+  ScheduleConfig config;
+  config.fusion.attention_combine = true;
+  const Program alone = lowered(model(), config);
+  CHECK(alone.attention.splits == 1);
+  CHECK(find(alone, "L1.combine") == nullptr);
+  CHECK(tasks_of(alone, "L1.attention")[0]->writes[0].buffer == alone.find_buffer("L1.attn"));
+
+  config.fusion.combine_o = true;
+  config.kernel.publish = Publish::Flagged;
+  config.kernel.gemv_path = GemvPath::Slices;
+  const ModelSpec& spec = model();
+  const Program p = lowered(spec, config);
+  CHECK(find(p, "L1.attention") == nullptr);
+  CHECK(find(p, "L1.o_proj") == nullptr);
+  std::set<std::pair<int, int>> sms;
+  std::vector<int> rows(static_cast<std::size_t>(spec.kv_heads), 0);
+  for (const Task* t : tasks_of(p, "L1.attention_o")) {
+    CHECK(t->ring_bytes == 0);
+    CHECK(sms.insert({t->sm, 0}).second);  // no SM computes two heads' attention
+    rows[static_cast<std::size_t>(t->head)] += t->row_end - t->row_begin;
+  }
+  for (const int n : rows) CHECK(n == spec.hidden);
+  // Whoever reads the new residual reads every head's sum of it.
+  const BufferId sums = p.find_buffer("x3");
+  CHECK(p.buffers[static_cast<std::size_t>(sums)].shape == std::vector<std::int64_t>{spec.kv_heads, spec.hidden});
+  CHECK(tasks_of(p, "L1.gate_up")[0]->reads[0].end == std::int64_t{4} * spec.kv_heads * spec.hidden);
+  const Task* down = tasks_of(p, "L1.down")[0];
+  CHECK(std::count_if(down->reads.begin(), down->reads.end(), [&](const Region& r) { return r.buffer == sums; }) == spec.kv_heads);
+  // Fewer SMs than heads: a task a head.
+  CHECK(tasks_of(lowered(spec, config, {2, 232448, 256, {}}), "L0.attention_o").size() == static_cast<std::size_t>(spec.kv_heads));
+}
+
 TEST_CASE("fused combine of one split is no combine at all") {
   ScheduleConfig config;
   config.fusion.combine_o = true;

@@ -194,7 +194,7 @@ TEST_CASE("hostile programs are refused by place, value and what is accepted") {
   refused("/buffers/1/binding", Json::object(), "program.buffers[1].binding is {}; accepted: null except for weights");
   refused("/tasks/0/op", "jump",
           "program.tasks[0].op is \"jump\"; accepted: embed, rms_norm, gemv, rope, kv_append, attention_tile, attention_combine, silu_mul, add, "
-          "argmax_partial, argmax");
+          "argmax_partial, argmax, attention_o");
   refused("/tasks/0/instruction", -1,
           ("program.tasks[0].instruction is -1; accepted: an integer from 0 to " + std::to_string(good["instructions"].size() - 1)).c_str());
   refused("/tasks/0/reads/0/0", -1,

@@ -55,7 +55,14 @@ TEST_CASE("each fusion on its own and all together, on every architecture") {
       for (const Task& task : program.tasks) seen.insert(task.op);
       check_against_oracle(fixture, program);
     }
-    CHECK(seen.size() == 11);  // every opcode
+    ScheduleConfig attention_o;
+    attention_o.fusion.attention_combine = attention_o.fusion.combine_o = true;
+    attention_o.kernel.publish = Publish::Flagged;
+    attention_o.kernel.gemv_path = GemvPath::Slices;
+    const Program program = lowered(fixture, attention_o);
+    for (const Task& task : program.tasks) seen.insert(task.op);
+    check_against_oracle(fixture, program);
+    CHECK(seen.size() == 12);  // every opcode
   }
 }
 
@@ -66,7 +73,11 @@ TEST_CASE("a region that is not what its opcode takes is refused, naming the tas
   ScheduleConfig fused_combine;
   fused_combine.fusion.combine_o = true;
   int damaged = 0;
-  for (const ScheduleConfig& config : {ScheduleConfig{}, unfused, fused_combine}) {
+  ScheduleConfig attention_o = fused_combine;
+  attention_o.fusion.attention_combine = true;
+  attention_o.kernel.publish = Publish::Flagged;
+  attention_o.kernel.gemv_path = GemvPath::Slices;
+  for (const ScheduleConfig& config : {ScheduleConfig{}, unfused, fused_combine, attention_o}) {
     const Program good = lowered(fixture, config);
     std::set<std::pair<int, std::uint32_t>> forms;
     for (TaskId id = 0; id < static_cast<TaskId>(good.tasks.size()); ++id) {

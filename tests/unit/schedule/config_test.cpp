@@ -83,6 +83,12 @@ TEST_CASE("fusion groups: any spelling of the same groups is the same config") {
   REQUIRE(parsed);
   Fusion expected{false, true, true, true, false, false, false, false, false};
   CHECK(parsed->fusion == expected);
+  // Attention joined with what follows it: one group, two switches.
+  const auto attention_o = parse(R"({"fusion_grouping":[["attention","combine","o_proj","add"]]})");
+  REQUIRE(attention_o);
+  CHECK(attention_o->fusion == Fusion{false, false, true, true, false, false, false, false, false, true});
+  CHECK(attention_in_o(attention_o->fusion));
+  CHECK(parse(R"({"fusion_grouping":[["attention","combine"]]})")->fusion.attention_combine);
 }
 
 TEST_CASE("groups without a fused form, and operators in two groups, are refused") {
@@ -90,7 +96,7 @@ TEST_CASE("groups without a fused form, and operators in two groups, are refused
   CHECK(groups(R"([["rope","kv_append"]])")
             .find("fusion_grouping is [\"rope\",\"kv_append\"]; accepted: groups of neighbouring operators joined by norm+qkv") == 0);
   CHECK(groups(R"([["qkv","rope"]])").find("fusion_grouping is [\"qkv\",\"rope\"]") == 0);
-  CHECK(groups(R"([["attention","combine"]])").find("fusion_grouping is [\"attention\",\"combine\"]") == 0);
+  CHECK(groups(R"([["kv_append","attention"]])").find("fusion_grouping is [\"kv_append\",\"attention\"]") == 0);
   CHECK(groups(R"([["add","norm"]])").find("fusion_grouping is [\"add\",\"norm\"]") == 0);
   CHECK(groups(R"([["qkv","norm"]])").find("fusion_grouping is [\"qkv\",\"norm\"]") == 0);
   CHECK(groups(R"([["norm","qkv"],["qkv"]])") == "fusion_grouping is [\"qkv\"]; accepted: each operator in one group");

@@ -117,6 +117,15 @@ TEST_CASE("static rules, each by hand at its edge") {
         }) == "slices-needs-flagged");
   CHECK(with([](ScheduleConfig& c) { c.kernel.weight_layout = WeightLayout::Row; }) == "slices-needs-flagged");
   CHECK(with([](ScheduleConfig& c) { c.kernel.tokens_per_launch = 2; }) == "slices-needs-flagged");
+
+  // Attention and O in one instruction: likewise.
+  slices.fusion.attention_combine = true;
+  CHECK(violated_rule(slices) == nullptr);  // nothing is split, that is all
+  slices.fusion.combine_o = true;
+  CHECK(violated_rule(slices) == nullptr);
+  for (const auto atom : {&Fusion::o_add, &Fusion::norm_gate_up, &Fusion::down_add})
+    CHECK(with([atom](ScheduleConfig& c) { c.fusion.*atom = false; }) == "attention-o-needs-slices");
+  CHECK(with([](ScheduleConfig& c) { c.kernel.gemv_path = GemvPath::Mma; }) == "attention-o-needs-slices");
 }
 
 TEST_CASE("the space follows the device and the model") {

@@ -224,8 +224,7 @@ TEST_CASE("measured configs of llama-3.1-8b within 10%, and none of what is slow
   }
 }
 
-// docs/lab/megakernel.md, 20.
-TEST_CASE("slices: measured configs of a small model within 10%, with and without a ring") {
+ModelSpec smollm2_135m() {
   ModelSpec smollm2 = llama_1b();
   smollm2.name = "smollm2-135m";
   smollm2.hidden = 576;
@@ -234,6 +233,42 @@ TEST_CASE("slices: measured configs of a small model within 10%, with and withou
   smollm2.heads = 9;
   smollm2.kv_heads = 3;
   smollm2.vocab = 49152;
+  return smollm2;
+}
+
+// docs/lab/megakernel.md, 25.
+TEST_CASE("attention_o: measured configs within 10%; against slices faster in a short context, slower in a long one") {
+  const ModelSpec smollm2 = smollm2_135m();
+  const GpuTarget target = gpu("h200");
+  const auto predicted_us = [&](int threads, int ring, bool attention_o, int position) {
+    ScheduleConfig config;
+    config.gemv_n_tile = 8;
+    config.attention_kv_block = 128;
+    config.threads_per_block = threads;
+    config.smem_bytes_per_block = ring;
+    config.fusion.combine_o = true;
+    config.fusion.attention_combine = attention_o;
+    config.kernel.publish = Publish::Flagged;
+    config.kernel.gemv_path = GemvPath::Slices;
+    if (ring > 0) config.kernel.chunk_bytes = 32768;
+    return predict(lowered(smollm2, config, target, 2048), config, target, position).latency_us;
+  };
+  const struct {
+    double measured_us;
+    int threads, ring, position;
+  } points[] = {{287.8, 352, 65536, 256}, {285.2, 416, 65536, 256},  {285.0, 352, 98304, 256}, {294.6, 352, 0, 256},
+                {303.9, 512, 65536, 256}, {403.0, 352, 65536, 1032}, {558.3, 352, 65536, 1952}};
+  for (const auto& point : points) {
+    CAPTURE(point.measured_us);
+    CHECK(predicted_us(point.threads, point.ring, true, point.position) == doctest::Approx(point.measured_us).epsilon(0.10));
+  }
+  CHECK(predicted_us(352, 65536, true, 256) < predicted_us(352, 163840, false, 256));
+  CHECK(predicted_us(352, 65536, true, 1952) > predicted_us(352, 163840, false, 1952));
+}
+
+// docs/lab/megakernel.md, 20.
+TEST_CASE("slices: measured configs of a small model within 10%, with and without a ring") {
+  const ModelSpec smollm2 = smollm2_135m();
   const GpuTarget target = gpu("h200");
   const struct {
     double measured_us;

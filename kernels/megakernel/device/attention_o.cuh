@@ -1,0 +1,254 @@
+// Attention of one kv head over all positions, in every multiprocessor that multiplies rows of O by it (slices.cuh, attention_o): its result stays in
+// the block. What is not needed for latency is left out: code that runs once a layer is paid for by its length.
+//
+// All rows are read from shared memory, where they come ahead of the task in chunks of kStagedRows positions, the newest chunk while the tasks before
+// are done, older ones in turn. One warp looks for the queries and this step's row of keys and values and puts them there too: where a hundred
+// multiprocessors compute attention, hundreds of warps that ask for the same lines wait for each other.
+#pragma once
+
+#include "attention_slices.cuh"
+
+namespace amk_vm {
+
+constexpr u32 kHeadBlocks = kGqa * kHeadDim / 64 > 0 ? kGqa* kHeadDim / 64 : 1;  // blocks of 64 columns of O that are a kv head's
+// Within act: the warps' records, the head's vector, a barrier, queries, weights of O, rows.
+constexpr u32 kHeadVectorAt = kConsumerWarps * kGqa * kPartialRecord * 4, kStageBarrierAt = align_up(kHeadVectorAt + kHeadBlocks * 128, 128),
+              kQueriesAt = kStageBarrierAt + 128, kHeadWeightsAt = kQueriesAt + kHeadBlocks * 128,
+              kStageAt = kHeadWeightsAt + kHeadUnits * kHeadBlocks * 1024;
+static_assert(!kAttentionO || (kStageAt + 2 * kStagedRows * kCacheRowBytes <= kActBytes && kStagedRows >= kTile), "the host sees to it");
+
+// Rows of the window at this step: tiles begin where its first block does.
+struct HeadRange {
+  int begin, low, position;
+  __device__ __forceinline__ HeadRange(const Params& p) : position(position_of(p, 0)) {
+    const SplitRange range = Ranges::range(position, 0);
+    low = range.low;
+    begin = Ranges::at(range, 0);
+  }
+  __device__ __forceinline__ u32 rows() const { return static_cast<u32>(position - begin) + 1; }
+  __device__ __forceinline__ u32 last_chunk() const { return (rows() - 1) / kStagedRows; }
+};
+
+struct Stage {
+  u32 keys, barrier;
+  __device__ __forceinline__ explicit Stage(const Block& block) {
+    const u32 act = shared_address(block.act());
+    keys = act + kStageAt;
+    barrier = act + kStageBarrierAt;
+  }
+  __device__ __forceinline__ u32 values() const { return keys + kStagedRows * kCacheRowBytes; }
+  // Rows of a chunk that are older than the launch.
+  static __device__ __forceinline__ u32 rows_of(const HeadRange& range, u32 chunk) {
+    const u32 older = range.rows() - 1 - chunk * kStagedRows;
+    return older < kStagedRows ? older : kStagedRows;
+  }
+  // Begins to bring a chunk: by one thread where the device has bulk copies, else by all consumer threads. Nobody reads what was there any more.
+  __device__ __forceinline__ void bring(const Params& p, const TaskDesc& task, const HeadRange& range, u32 chunk) const {
+    const u32 rows = rows_of(range, chunk), first = static_cast<u32>(range.begin) + chunk * kStagedRows;
+    const u8* k = p.kv + cache_row(0, task.layer, 0, task.head, first) * 2;
+    const u8* v = p.kv + cache_row(0, task.layer, 1, task.head, first) * 2;
+    if (rows == 0) return;
+#if __CUDA_ARCH__ >= 900
+    if constexpr (kBulk) {
+      expect_bytes(barrier, 2 * rows * kCacheRowBytes);
+      bulk_copy(keys, k, rows * kCacheRowBytes, barrier);
+      bulk_copy(values(), v, rows * kCacheRowBytes, barrier);
+      return;
+    }
+#endif
+#pragma unroll 1
+    for (u32 at = thread_index() * 16; at < rows * kCacheRowBytes; at += kConsumers * 16) {
+      async_copy16(keys + at, k + at);
+      async_copy16(values() + at, v + at);
+    }
+  }
+  // Until it is there; without bulk copies this thread's part of it.
+  __device__ __forceinline__ void wait(const Block& block, const HeadRange& range, u32 chunk, u32& phase) const {
+    if constexpr (!kBulk) {
+      asm volatile("cp.async.wait_all;" ::: "memory");
+    } else if (rows_of(range, chunk) > 0) {
+      wait_barrier(block, barrier, phase++ % 2);
+    }
+  }
+};
+// The newest chunk of the next attention_o task from `i` on.
+__device__ __forceinline__ void stage_ahead(const Block& block, const Params& p, u32 i, u32 count) {
+  if constexpr (!kBulk) return;
+  while (i < count && block.task(i).op != kOpAttentionO) ++i;
+  if (i >= count) return;
+  const HeadRange range(p);
+  Stage(block).bring(p, block.task(i), range, range.last_chunk());
+}
+
+// The warp that looks: queries, and this step's row, to shared memory; a piece of eight elements, four packets, a lane and turn.
+__device__ __forceinline__ void look_for_head(const Block& block, const Params& p, const TaskDesc& task, u32 index, const HeadRange& range,
+                                              u32 lane) {
+  constexpr u32 kPieces = kHeadDim / 8, kAll = (kGqa + 2) * kPieces;  // queries, then the key, then the value
+  constexpr int kTurns = (kAll + 31) / 32;
+  const Stage stage(block);
+  const u32 row = (range.rows() - 1) % kStagedRows;
+  // Rows of the newest tile that are not there yet weigh nothing, but must be numbers.
+#pragma unroll 1
+  for (u32 i = (row + 1) * kPieces + lane; i < align_up(row + 1, kTile) * kPieces; i += 32)
+    asm volatile("st.shared.v4.u32 [%0], {%1,%1,%1,%1};" ::"r"(stage.values() + i * 16), "r"(0) : "memory");
+  const u8* queries = p.activations + task.input + static_cast<u64>(task.head) * kGqa * kHeadDim * 4;
+  const u8* now = p.activations + kKvNow + static_cast<u64>(task.head) * kHeadDim * 4;
+  Packets packets[kTurns];
+  look_for(
+      block, p, index, tag_base(p) + task.input_tag, packets,
+      [&](int i) {
+        const u32 piece = i * 32 + lane;
+        if (piece < kGqa * kPieces) return queries + piece * 32;
+        return now + (piece < (kGqa + 1) * kPieces ? 0 : kKvRows * 4) + piece % kPieces * 32;
+      },
+      [&](int i) { return i * 32 + lane < kAll; });
+#pragma unroll
+  for (int i = 0; i < kTurns; ++i) {
+    const u32 piece = i * 32 + lane, swizzled = piece % kPieces ^ cache_swizzle(kHeadDim, row);
+    if (piece >= kAll) continue;
+    const u32 to = piece < kGqa * kPieces ? shared_address(block.act()) + kQueriesAt + piece * 16
+                                          : (piece < (kGqa + 1) * kPieces ? stage.keys : stage.values()) + row * kCacheRowBytes + swizzled * 16;
+    const uint4 words = packets[i].words();
+    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w) : "memory");
+  }
+}
+
+// Sums of values as TileSums, with heads as columns of the product: half the instructions, and no row of it is empty. Lane 4g + t: dimensions 8g …
+// 8g+7 of every 64, of heads 2t and 2t+1.
+struct HeadSums {
+  float out[kValuePieces * 4][4];
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (auto& o : out) o[0] = o[1] = o[2] = o[3] = 0.0f;
+  }
+  // `keep`: of head g.
+  __device__ __forceinline__ void scale(float keep, u32 t) {
+    const float even = __shfl_sync(0xffffffffu, keep, 8 * t), odd = __shfl_sync(0xffffffffu, keep, 8 * t + 4);
+#pragma unroll
+    for (auto& o : out) o[0] *= even, o[1] *= odd, o[2] *= even, o[3] *= odd;
+  }
+  // Scores as TileSums::products, in chains of half the length.
+  static __device__ __forceinline__ void products(const TileRows& rows, const uint4 (&q)[kQueryPieces], float scale, float (&score)[4]) {
+    float s[2][4] = {}, more[2][4] = {};
+#pragma unroll
+    for (int c = 0; c < kKeyPieces; ++c) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const uint4 k = rows.k[h][c];
+        mma16816(s[h], q[c].x, 0, q[c].y, 0, k.x, k.y);
+        mma16816(more[h], q[c].z, 0, q[c].w, 0, k.z, k.w);
+      }
+    }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) score[e] = (s[e / 2][e % 2] + more[e / 2][e % 2]) * scale;
+  }
+  __device__ __forceinline__ void add(const TileRows& rows, u32 a0, u32 a2) {
+#pragma unroll
+    for (int d = 0; d < kValuePieces; ++d) {
+      const uint4(&v)[4][kValuePieces] = rows.v;
+      const u32 words[4][4] = {{v[0][d].x, v[1][d].x, v[2][d].x, v[3][d].x},
+                               {v[0][d].y, v[1][d].y, v[2][d].y, v[3][d].y},
+                               {v[0][d].z, v[1][d].z, v[2][d].z, v[3][d].z},
+                               {v[0][d].w, v[1][d].w, v[2][d].w, v[3][d].w}};
+#pragma unroll
+      for (int i = 0; i < 4; ++i)  // rows 0–7: dimension 8g + 2i, rows 8–15: the one after it
+        mma16816(out[d * 4 + i], permute(words[i][0], words[i][1], 0x5410), permute(words[i][0], words[i][1], 0x7632),
+                 permute(words[i][2], words[i][3], 0x5410), permute(words[i][2], words[i][3], 0x7632), a0, a2);
+    }
+  }
+  __device__ __forceinline__ void store(float* records, u32 warp, u32 g, u32 t) const {
+#pragma unroll
+    for (u32 odd = 0; odd < 2; ++odd) {
+      if (2 * t + odd >= kGqa) continue;
+      float* record = records + (warp * kGqa + 2 * t + odd) * kPartialRecord + g * 8;
+#pragma unroll
+      for (int d = 0; d < kValuePieces; ++d) {
+        if (kHeadDim % 64 != 0 && d * 64 + g * 8 >= kHeadDim) continue;
+#pragma unroll
+        for (int i = 0; i < 4; i += 2) {
+          const float(*o)[4] = out + d * 4 + i;
+          *reinterpret_cast<float4*>(record + d * 64 + i * 2) = make_float4(o[0][odd], o[0][odd + 2], o[1][odd], o[1][odd + 2]);
+        }
+      }
+    }
+  }
+};
+
+// The head's vector, as products take it, in shared memory: behind the next barrier.
+__device__ __forceinline__ u32* head_vector(const Block& block) { return reinterpret_cast<u32*>(block.act() + kHeadVectorAt); }
+__device__ __forceinline__ void attend_head(const Block& block, const Params& p, const TaskDesc& task, u32 index, Turn& turn) {
+  const u32 warp = thread_index() / 32, lane = thread_index() % 32, g = lane / 4, t = lane % 4;
+  turn.say(block);
+  trace_mark(p, index, kMarkStart, thread_index() == 0);
+  const HeadRange range(p);
+  const Stage stage(block);
+  u32 chunk = range.last_chunk();
+  if constexpr (!kBulk) stage.bring(p, task, range, chunk);
+  if (warp == 0) look_for_head(block, p, task, index, range, lane);
+  stage.wait(block, range, chunk, turn.staged);
+  trace_mark(p, index, kMarkReady, thread_index() == 0);
+  const float scale = 1.4426950408889634f * rsqrtf(static_cast<float>(kHeadDim));
+  TilePlaces places(g, t);
+  places.k = keep(places.k), places.v = keep(places.v);
+  const u32 queries = keep(shared_address(block.act()) + kQueriesAt + (g * kHeadDim + t * 8) * 2);
+  consumer_barrier();
+
+  uint4 q[kQueryPieces];
+#pragma unroll
+  for (int c = 0; c < kQueryPieces; ++c) {
+    q[c] = make_uint4(0, 0, 0, 0);
+    load_shared16_over(q[c], queries + c * 64, g < kGqa);
+  }
+  TileSums sums;  // of it the maximum and the total
+  sums.top = -kInfinity;
+  sums.total = 0.0f;
+  HeadSums head;
+  head.clear();
+  bool begun = false;
+  for (;;) {
+    const int first = range.begin + static_cast<int>(chunk * kStagedRows);
+    const u32 rows = range.rows() - chunk * kStagedRows, tiles = ((rows < kStagedRows ? rows : kStagedRows) + kTile - 1) / kTile;
+    // The warp that looks has the newest tile, and of those that are left over, if any are, the last.
+    u32 i = tiles - 1 - warp, back = 2 * (kConsumerWarps - warp) - 1;
+#pragma unroll 1
+    for (; i < tiles; i -= back, back = 2 * kConsumerWarps - back) {
+      TileRows tile;
+      take_keys(tile, places, stage.keys + i * kTile * kCacheRowBytes);
+      take_values(tile, places, g, stage.values() + i * kTile * kCacheRowBytes);
+      const int base = first + static_cast<int>(i * kTile);
+      float score[4];
+      HeadSums::products(tile, q, scale, score);
+      if (base < range.low || base + static_cast<int>(kTile) > range.position) TileSums::mask(score, base, t, range.low, range.position);
+      u32 a0, a2;
+      const float keep = sums.weigh(score, TileSums::largest(score), a0, a2);
+      if (begun) head.scale(keep, t);
+      begun = true;
+      head.add(tile, a0, a2);
+    }
+    if (chunk == 0) break;
+    --chunk;
+    consumer_barrier();  // everybody has read the chunk after it
+    if (!kBulk || thread_index() == 0) stage.bring(p, task, range, chunk);
+    __syncwarp();
+    stage.wait(block, range, chunk, turn.staged);
+    if constexpr (!kBulk) consumer_barrier();
+  }
+  sums.close();
+  trace_mark(p, index, kMarkComputed, thread_index() == 0);
+  float* records = reinterpret_cast<float*>(block.act());
+  head.store(records, warp, g, t);
+  if (t == 0 && g < kGqa) *reinterpret_cast<float2*>(records + (warp * kGqa + g) * kPartialRecord + kHeadDim) = make_float2(sums.top, sums.total);
+  turn.meet();
+
+  // Word i of a block of 64 where its reader takes four at once (SliceVector::put). All warps have a record, those without a tile one of no weight.
+  u32* vector = head_vector(block);
+#pragma unroll 1
+  for (u32 i = thread_index(); i < kGqa * kHeadDim / 2; i += kConsumers) {
+    MergedPair merged;
+    merged.merge<(kConsumerWarps <= 12 ? kConsumerWarps : 4)>(records, kConsumerWarps, i / (kHeadDim / 2), i % (kHeadDim / 2) * 2);
+    const float inverse = __fdividef(1.0f, merged.total);
+    vector[i / 8 * 8 + i % 2 * 4 + i % 8 / 2] = pack_pair<kWeightType>(merged.a * inverse, merged.b * inverse);
+  }
+}
+
+}  // namespace amk_vm
