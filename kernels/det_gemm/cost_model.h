@@ -1,5 +1,5 @@
-// Analytic time of a plan: which of memory, L2, copy engine, matrix units and latency binds. docs/det-gemm.md states the model and how
-// far it is from measurements. Pure, thread-safe.
+// Analytic time of a plan: which of memory, L2, copy engine, matrix units, latency and number of stages binds. docs/det-gemm.md states the model and
+// how far it is from measurements. Pure, thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ struct Estimate {
   double l2_us = 0;             // all SMs' reads through L2
   double memory_us = 0;         // compulsory bytes at the sustained read bandwidth
   double latency_bound_us = 0;  // round trips that the ring is too shallow to hide
-  std::string_view binds;       // the largest of the five: "matrix", "ingest", "l2", "memory", "latency"
+  double stages_us = 0;         // what a stage costs whatever its size
+  std::string_view binds;       // the largest of the six: "matrix", "ingest", "l2", "memory", "latency", "stages"
 };
 Estimate estimate(const Plan& plan, const GpuTarget& target);
 

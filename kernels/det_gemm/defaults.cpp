@@ -65,29 +65,43 @@ std::vector<Config> candidate_configs(const Canonical& shape, const Storage& sto
     if (const auto plan = make_plan(shape, storage, c, target)) found.emplace_back(estimate(*plan, target).latency_us, c);
   };
   const bool wide = wide_output(shape, storage);
+  const bool few = std::min(shape.m, shape.n) <= 256;  // weights are streamed: tokens stay in L2, and a miss fetches no neighbour's lines
   for (const bool swap : {false, true}) {
     for (const int tile_m : {64, 128, 256}) {
       for (const int tile_n : {8, 16, 32, 64, 112, 128, 176, 192, 208, 256}) {
         if (shape.chunk == 0 && (tile_n == 176 || tile_n == 208)) continue;  // as wide as running totals leave room for
-        for (const int cluster : {1, 2}) {
-          for (const int stages : {3, 4, 5, 6, 8, 12}) {
-            Config c;
-            c.tile_m = tile_m;
-            c.tile_n = tile_n;
-            c.tile_k = tile_m == 64 && tile_n <= 32 ? 128 : 64;  // few accumulators: fewer, larger stages
-            c.stages = stages;
-            c.consumers = tile_m == 64 ? 1 : 2;
-            c.cluster_m = swap ? 1 : cluster;
-            c.cluster_n = swap ? cluster : 1;
-            c.swap = swap;
-            c.epilogue = !wide || (swap && shape.out == OutType::Fp32)             ? Epilogue::Direct
-                         : tile_n % 64 == 0 && !swap && shape.out == OutType::Bf16 ? Epilogue::Tma
-                                                                                   : Epilogue::Staged;
-            consider(c);
-            c.producer = Producer::Warp;  // refused where accumulators are many
-            c.overlap = true;
-            if (!shape.y_k_contiguous) c.l2_fetch = 0;
-            consider(c);
+        for (const int tile_k : {64, 128}) {
+          if (tile_k == 128 && tile_m != 64) continue;  // few accumulators: fewer, larger stages
+          for (const int cluster : {1, 2}) {
+            for (const int stages : {3, 4, 5, 6, 8, 12}) {
+              Config c;
+              c.tile_m = tile_m;
+              c.tile_n = tile_n;
+              c.tile_k = tile_k;
+              c.stages = stages;
+              c.consumers = tile_m == 64 ? 1 : 2;
+              c.cluster_m = swap ? 1 : cluster;
+              c.cluster_n = swap ? cluster : 1;
+              c.swap = swap;
+              c.epilogue = !wide || (swap && shape.out == OutType::Fp32)             ? Epilogue::Direct
+                           : tile_n % 64 == 0 && !swap && shape.out == OutType::Bf16 ? Epilogue::Tma
+                                                                                     : Epilogue::Staged;
+              consider(c);
+              c.defer = c.overlap = true;  // refused where outputs cannot wait
+              consider(c);
+              c.defer = false;
+              c.producer = Producer::Warp;  // refused where accumulators are many
+              c.overlap = true;
+              if (few) {
+                const bool tokens_left = shape.m <= shape.n;
+                c.l2_x = tokens_left ? L2Hint::EvictLast : L2Hint::EvictFirst;
+                c.l2_y = tokens_left ? L2Hint::EvictFirst : L2Hint::EvictLast;
+                c.l2_fetch = (tokens_left ? shape.y_k_contiguous : shape.x_k_contiguous) ? 128 : 0;
+              } else if (!shape.y_k_contiguous) {
+                c.l2_fetch = 0;
+              }
+              consider(c);
+            }
           }
         }
       }

@@ -45,6 +45,7 @@ void plan_wgmma(Plan& plan, Defines& define) {
   plan.architecture = "sm_90a";
   plan.block_threads = c.consumers * 128 + (c.producer == Producer::Warp ? 32 : 128);
   plan.cluster = c.cluster_m * c.cluster_n;
+  plan.launch_cluster = c.pairs ? 2 : plan.cluster;
   plan.tiles_m = ceil_div(ceil_div(r.m, c.tile_m), c.cluster_m);
   plan.tiles_n = ceil_div(ceil_div(r.n, c.tile_n), c.cluster_n);
   plan.grid_limit = plan.tiles_m * plan.tiles_n * plan.cluster;
@@ -52,10 +53,14 @@ void plan_wgmma(Plan& plan, Defines& define) {
   const std::int64_t stride_y = c.swap ? plan.storage.stride_x : plan.storage.stride_y;
   const int lines_y = y_lines(c, r), atom_y = r.y_k_contiguous || lines_y % 64 == 0 ? 64 : 32;
   const int load_x = lines_to_copy(r.m, r.x_k_contiguous, c.tile_m, c.cluster_n);
-  const int load_y = lines_to_copy(r.n, r.y_k_contiguous, lines_y, c.cluster_m);
+  const int load_y = lines_to_copy(r.n, r.y_k_contiguous, c.tile_n, c.cluster_m);
   plan.map_x = operand_map(r.m, r.k, r.x_k_contiguous, stride_x, load_x, c.tile_k, c.cluster_n, 64);
   plan.map_y = operand_map(r.n, r.k, r.y_k_contiguous, stride_y, load_y, c.tile_k, c.cluster_m, atom_y);
   plan.map_x->fetch_bytes = plan.map_y->fetch_bytes = c.l2_fetch;
+  if (const int tail = r.y_k_contiguous ? 0 : c.tile_n % atom_y; tail > 0) {
+    plan.map_y_tail = plan.map_y;
+    plan.map_y_tail->box_inner = tail;  // swizzled and spaced as the full boxes are
+  }
   if (c.epilogue == Epilogue::Tma) plan.map_out = MapSpec{plan.shape.n, plan.shape.m, plan.storage.stride_out * 2, 64, 16};
   const L2Hint hint_x = c.swap ? c.l2_y : c.l2_x, hint_y = c.swap ? c.l2_x : c.l2_y;
   define("TILE_M", c.tile_m);
@@ -79,6 +84,7 @@ void plan_wgmma(Plan& plan, Defines& define) {
   define("Y_LOAD", load_y);
   define("PRODUCER_WARP", c.producer == Producer::Warp);
   define("OVERLAP", c.overlap);
+  define("DEFER", c.defer ? std::min(c.tile_n / 64, 2) : 0);
   define("CHUNK_BLOCKS", plan.shape.chunk / c.tile_k);
   define("RESUMED", plan.shape.resumed);
   define("WGMMA_N", c.tile_n);
@@ -259,6 +265,7 @@ Json to_json(const Plan& plan) {
                {"architecture", plan.architecture},
                {"block_threads", plan.block_threads},
                {"cluster", plan.cluster},
+               {"launch_cluster", plan.launch_cluster},
                {"shared_bytes", plan.smem_bytes},
                {"tiles", {plan.tiles_m, plan.tiles_n}},
                {"k_blocks", plan.k_blocks},
@@ -272,6 +279,7 @@ Json to_json(const Plan& plan) {
   };
   if (plan.map_x) json["maps"]["x"] = map(*plan.map_x);
   if (plan.map_y) json["maps"]["y"] = map(*plan.map_y);
+  if (plan.map_y_tail) json["maps"]["y_tail"] = map(*plan.map_y_tail);
   if (plan.map_out) json["maps"]["out"] = map(*plan.map_out);
   return json;
 }

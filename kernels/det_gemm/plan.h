@@ -45,12 +45,14 @@ struct Plan {
   std::vector<std::pair<std::string, std::string>> defines;
   std::string architecture;  // "sm_90a"
   int block_threads = 0;
-  int cluster = 1;  // blocks
+  int cluster = 1;         // blocks that share tiles
+  int launch_cluster = 1;  // blocks of a cluster as launched
   std::int64_t smem_bytes = 0;
   std::int64_t tiles_m = 0, tiles_n = 0;  // of a cluster, in the kernel's roles
   std::int64_t k_blocks = 0;
   std::int64_t grid_limit = 0;  // most blocks worth launching; a persistent grid launches min(this, what is resident)
   std::optional<MapSpec> map_x, map_y, map_out;
+  std::optional<MapSpec> map_y_tail;  // the last box of a column tile that ends within a swizzled row
   bool wide_stores = false;
 };
 

@@ -7,7 +7,6 @@
 namespace amk::det_gemm {
 namespace {
 
-constexpr int kFewAccumulators = 64;
 constexpr std::int64_t kAlignmentSlack = 1024;  // dynamic shared memory starts on 16 bytes; swizzled tiles want 1024
 
 bool wgmma(const RuleInput& in) { return in.config.path == Path::Wgmma; }
@@ -37,7 +36,9 @@ Config neutral(const Config& c) {
                      .l2_y = L2Hint::Normal,
                      .l2_fetch = 256,
                      .producer = Producer::Warpgroup,
-                     .overlap = false};
+                     .overlap = false,
+                     .pairs = false,
+                     .defer = false};
   if (c.path == Path::Plain) return plain;
   n.consumers = plain.consumers;
   n.cluster_m = n.cluster_n = 1;
@@ -47,7 +48,7 @@ Config neutral(const Config& c) {
   n.l2_x = n.l2_y = L2Hint::Normal;
   n.l2_fetch = plain.l2_fetch;
   n.producer = plain.producer;
-  n.overlap = false;
+  n.overlap = n.pairs = n.defer = false;
   return n;
 }
 
@@ -62,7 +63,7 @@ bool slice_ok(int lines, bool k_major, int tile_k, int slices) { return (k_major
 const std::vector<Rule> kRules = {
     {"unused_knob",
      "a knob that the chosen path ignores stays at its neutral value (mma: consumers 1, cluster 1×1, epilogue direct, store_buffers 2, producer "
-     "warpgroup, overlap false, l2.fetch 256; plain: tile 16×8×32, stages 2 as well)",
+     "warpgroup, overlap, pairs and defer false, l2.fetch 256; plain: tile 16×8×32, stages 2 as well)",
      [](const RuleInput& in) { return in.config == neutral(in.config); }},
     {"architecture", "wgmma and TMA exist on sm_90 only; mma.sync with bf16 on sm_80 and newer",
      [](const RuleInput& in) { return wgmma(in) ? in.target.sm_major == 9 && in.target.sm_minor == 0 : in.target.sm_major >= 8; }},
@@ -98,13 +99,29 @@ const std::vector<Rule> kRules = {
      }},
     {"three_consumers", "three consumers and a producer are compiled for 128 registers a thread: instructions of at most 192 columns",
      [](const RuleInput& in) { return !wgmma(in) || in.config.consumers < 3 || in.config.tile_n <= 192; }},
-    {"producer_warp", "one producer warp leaves registers as they are: at most 64 accumulators a thread",
+    {"producer_warp",
+     "one producer warp leaves registers as they are: at most 192 accumulators a thread with one consumer, 128 with two, 64 with three (running "
+     "totals "
+     "count)",
      [](const RuleInput& in) {
-       return in.config.producer == Producer::Warpgroup || accumulator_registers(in.config, in.shape.chunk > 0) <= kFewAccumulators;
+       const int most = in.config.consumers == 1 ? 192 : in.config.consumers == 2 ? 128 : 64;
+       return in.config.producer == Producer::Warpgroup || accumulator_registers(in.config, in.shape.chunk > 0) <= most;
+     }},
+    {"deferred_stores",
+     "deferred stores keep part of a tile's bf16 outputs in registers beside the next tile's accumulators: bf16 out, one chain from zero over at "
+     "least "
+     "two stages, not swapped, epilogue tma or staged, tile.n a multiple of 64, a producer warpgroup, 64 rows for each of at most two consumers",
+     [](const RuleInput& in) {
+       const Config& c = in.config;
+       return !c.defer || (in.shape.out == OutType::Bf16 && in.shape.chunk == 0 && !in.shape.resumed && in.shape.k > c.tile_k && !c.swap &&
+                           c.epilogue != Epilogue::Direct && c.tile_n % 64 == 0 && c.producer == Producer::Warpgroup && c.consumers <= 2 &&
+                           c.tile_m == 64 * c.consumers);
      }},
     {"shared_memory", "stages and staging buffers fit the shared memory of one block",
      [](const RuleInput& in) { return shared_bytes(in.config, roles_of(in.shape, in.config.swap)) <= in.target.smem_optin_bytes; }},
     {"cluster_size", "at most 8 blocks a cluster", [](const RuleInput& in) { return in.config.cluster_m * in.config.cluster_n <= 8; }},
+    {"pairs", "pairs are of blocks that share nothing: cluster 1×1",
+     [](const RuleInput& in) { return !in.config.pairs || in.config.cluster_m * in.config.cluster_n == 1; }},
     {"cluster_slices", "each block of a cluster copies whole 8-line atoms of the shared tile",
      [](const RuleInput& in) {
        if (!wgmma(in)) return true;
@@ -150,6 +167,7 @@ bool choice_can_serve(const RuleInput& in, std::string_view knob, const Json& ch
     return knob == "tile.k" && number <= 64;
   }
   if (knob == "tile.m") return number % 64 == 0;
+  if (knob == "pairs") return choice == false || std::min(in.shape.m, in.shape.n) <= 256;  // where blocks are fewer than SMs
   // The deepest stages pay for few tokens only; elsewhere they would be a quarter of all points, nearly none of which fits.
   if (knob == "tile.k" && number == 256 && std::min(in.shape.m, in.shape.n) > 64) return false;
   if (knob == "tile.k") return number % 64 == 0 && (in.shape.chunk == 0 || in.shape.chunk % number == 0);

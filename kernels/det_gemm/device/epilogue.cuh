@@ -42,75 +42,81 @@ __device__ __forceinline__ void move16(void* to, u32 from) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 
+// Register pair i of a fragment as two bf16: from accumulators, or from what has been packed before.
 template <int kRegs>
-__device__ __forceinline__ void store_by_tma(const OutputView& out, float (&d)[kRegs], int row0, int col0, u32 staging, int lane, int& buffer) {
+__device__ __forceinline__ u32 packed_pair(const float (&d)[kRegs], int i) {
+  return pack_bf16(d[2 * i], d[2 * i + 1]);
+}
+template <int kPairs>
+__device__ __forceinline__ u32 packed_pair(const u32 (&d)[kPairs], int i) {
+  return d[i];
+}
+
+// Columns 64·kPart … 64·kPart + 63 of a fragment.
+template <int kPart, class Values>
+__device__ __forceinline__ void store_part_by_tma(const OutputView& out, const Values& d, int row0, int col0, u32 staging, int lane, int& buffer) {
   const int matrix = lane / 8, row = lane % 8 + (matrix & 1) * 8;  // stmatrix.x4: rows 0–7, 8–15 of one 8-column block, then of the next
   const bool one = elect_one();                                    // the same lane every time: groups of stores belong to a thread
+  if (one) store_wait_read<DG_STORE_BUFFERS - 1>();
+  __syncwarp();
+  const u32 at = staging + static_cast<u32>(buffer) * kStoreBoxBytes;
 #pragma unroll
-  for (int part = 0; part < DG_TILE_N / 64; ++part) {
-    if (one) store_wait_read<DG_STORE_BUFFERS - 1>();
-    __syncwarp();
-    const u32 at = staging + static_cast<u32>(buffer) * kStoreBoxBytes;
-#pragma unroll
-    for (int j = 0; j < 8; j += 2) {
-      const int r = (part * 8 + j) * 4;
-      const int chunk = (j + matrix / 2) ^ (row & 7);
-      store_matrices4(at + row * 128 + chunk * 16, pack_bf16(d[r], d[r + 1]), pack_bf16(d[r + 2], d[r + 3]), pack_bf16(d[r + 4], d[r + 5]),
-                      pack_bf16(d[r + 6], d[r + 7]));
-    }
-    fence_async_proxy();
-    __syncwarp();
-    if (one) {
-      if (static_cast<u32>(row0) < out.m && static_cast<u32>(col0 + part * 64) < out.n) store_box(out.map, at, col0 + part * 64, row0);
-      store_commit();
-    }
-    if (++buffer == DG_STORE_BUFFERS) buffer = 0;
+  for (int j = 0; j < 8; j += 2) {
+    const int r = (kPart * 8 + j) * 2;
+    const int chunk = (j + matrix / 2) ^ (row & 7);
+    store_matrices4(at + row * 128 + chunk * 16, packed_pair(d, r), packed_pair(d, r + 1), packed_pair(d, r + 2), packed_pair(d, r + 3));
   }
+  fence_async_proxy();
+  __syncwarp();
+  if (one) {
+    if (static_cast<u32>(row0) < out.m && static_cast<u32>(col0 + kPart * 64) < out.n) store_box(out.map, at, col0 + kPart * 64, row0);
+    store_commit();
+  }
+  __syncwarp();
+  if (++buffer == DG_STORE_BUFFERS) buffer = 0;
 }
 
 // n is a multiple of 8, rows of the output start on 16 bytes.
-template <int kRegs>
-__device__ __forceinline__ void store_staged(const OutputView& out, float (&d)[kRegs], int row0, int col0, u32 staging, int lane) {
-  constexpr int kElement = DG_OUT_FP32 ? 4 : 2, kPartColumns = 128 / kElement;
+// One part: 128 bytes of each row.
+constexpr int kStagedColumns = 128 / (DG_OUT_FP32 ? 4 : 2);
+template <int kPart, class Values>
+__device__ __forceinline__ void store_part_staged(const OutputView& out, const Values& d, int row0, int col0, u32 staging, int lane) {
+  constexpr int kElement = DG_OUT_FP32 ? 4 : 2, kTileN = DG_TILE_N;
+  constexpr int kFirst = kPart * kStagedColumns;
+  constexpr int kColumns = kTileN - kFirst < kStagedColumns ? kTileN - kFirst : kStagedColumns;
+  if constexpr (DG_OUT_FP32) {
 #pragma unroll
-  for (int first = 0; first < DG_TILE_N; first += kPartColumns) {
-    constexpr int kTileN = DG_TILE_N;
-    const int columns = kTileN - first < kPartColumns ? kTileN - first : kPartColumns;
-    if constexpr (DG_OUT_FP32) {
-#pragma unroll
-      for (int j = 0; j < columns / 8; ++j) {
-        const int r = (first / 8 + j) * 4;
-        const u32 at = staging + lane / 4 * kStagedPitch + (j * 8 + lane % 4 * 2) * 4;
-        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(d[r]), "f"(d[r + 1]) : "memory");
-        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at + 8 * kStagedPitch), "f"(d[r + 2]), "f"(d[r + 3]) : "memory");
-      }
-    } else {
-      const int matrix = lane / 8, row = lane % 8 + (matrix & 1) * 8;
-#pragma unroll
-      for (int j = 0; j < columns / 8; j += 2) {
-        const int r = (first / 8 + j) * 4;
-        const u32 low = pack_bf16(d[r], d[r + 1]), high = pack_bf16(d[r + 2], d[r + 3]);
-        const u32 at = staging + row * kStagedPitch + j * 16;
-        if (j + 1 < columns / 8)
-          store_matrices4(at + matrix / 2 * 16, low, high, pack_bf16(d[r + 4], d[r + 5]), pack_bf16(d[r + 6], d[r + 7]));
-        else
-          store_matrices2(at, low, high);
-      }
+    for (int j = 0; j < kColumns / 8; ++j) {
+      const int r = (kFirst / 8 + j) * 4;
+      const u32 at = staging + lane / 4 * kStagedPitch + (j * 8 + lane % 4 * 2) * 4;
+      asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(d[r]), "f"(d[r + 1]) : "memory");
+      asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at + 8 * kStagedPitch), "f"(d[r + 2]), "f"(d[r + 3]) : "memory");
     }
-    __syncwarp();
-    const int chunk = lane % 8, col = col0 + first + chunk * (16 / kElement);
-    if (chunk < columns * kElement / 16 && static_cast<u32>(col) < out.n) {
+  } else {
+    const int matrix = lane / 8, row = lane % 8 + (matrix & 1) * 8;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int row = i * 4 + lane / 8;
-        if (static_cast<u32>(row0 + row) < out.m) {
-          move16(static_cast<char*>(out.pointer) + (static_cast<i64>(row0 + row) * out.stride + col) * kElement,
-                 staging + row * kStagedPitch + chunk * 16);
-        }
-      }
+    for (int j = 0; j < kColumns / 8; j += 2) {
+      const int r = (kFirst / 8 + j) * 2;
+      const u32 at = staging + row * kStagedPitch + j * 16;
+      if (j + 1 < kColumns / 8)
+        store_matrices4(at + matrix / 2 * 16, packed_pair(d, r), packed_pair(d, r + 1), packed_pair(d, r + 2), packed_pair(d, r + 3));
+      else
+        store_matrices2(at, packed_pair(d, r), packed_pair(d, r + 1));
     }
-    __syncwarp();
   }
+  __syncwarp();
+  const int chunk = lane % 8, col = col0 + kFirst + chunk * (16 / kElement);
+  if (chunk < kColumns * kElement / 16 && static_cast<u32>(col) < out.n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = i * 4 + lane / 8;
+      if (static_cast<u32>(row0 + row) < out.m) {
+        move16(static_cast<char*>(out.pointer) + (static_cast<i64>(row0 + row) * out.stride + col) * kElement,
+               staging + row * kStagedPitch + chunk * 16);
+      }
+    }
+  }
+  __syncwarp();
 }
 
 // Operands swapped: the accumulator's rows are output columns. 8 tokens × 16 columns at a time, transposed by stmatrix.
@@ -154,15 +160,32 @@ __device__ __forceinline__ void store_pair(const OutputView& out, u32 row, u32 c
   if (col + 1 < out.n) store_one(out, at + step, second);
 }
 
+// In how many parts a fragment is stored.
+constexpr int kStoreParts = DG_EPILOGUE == 0 ? DG_TILE_N / 64 : (DG_TILE_N + kStagedColumns - 1) / kStagedColumns;
+
+// One part of rows row0 … row0 + 15, from accumulators or from packed pairs. Not for swapped operands, nor straight from registers.
+template <int kPart, class Values>
+__device__ __forceinline__ void store_part(const OutputView& out, const Values& d, int row0, int col0, u32 staging, int lane, int& buffer) {
+  if constexpr (DG_EPILOGUE == 0)
+    store_part_by_tma<kPart>(out, d, row0, col0, staging, lane, buffer);
+  else
+    store_part_staged<kPart>(out, d, row0, col0, staging, lane);
+}
+template <int kPart, class Values>
+__device__ __forceinline__ void store_parts(const OutputView& out, const Values& d, int row0, int col0, u32 staging, int lane, int& buffer) {
+  if constexpr (kPart < kStoreParts) {
+    store_part<kPart>(out, d, row0, col0, staging, lane, buffer);
+    store_parts<kPart + 1>(out, d, row0, col0, staging, lane, buffer);
+  }
+}
+
 // Rows row0 … row0 + 15 and all DG_TILE_N columns from col0, clipped to the output.
 template <int kRegs>
 __device__ __forceinline__ void store_fragment(const OutputView& out, float (&d)[kRegs], int row0, int col0, u32 staging, int lane, int& buffer) {
-  if constexpr (DG_EPILOGUE == 0) {
-    store_by_tma(out, d, row0, col0, staging, lane, buffer);
-  } else if constexpr (DG_EPILOGUE == 1 && DG_TRANSPOSED) {
+  if constexpr (DG_EPILOGUE == 1 && DG_TRANSPOSED) {
     store_staged_transposed(out, d, row0, col0, staging, lane);
-  } else if constexpr (DG_EPILOGUE == 1) {
-    store_staged(out, d, row0, col0, staging, lane);
+  } else if constexpr (DG_EPILOGUE != 2) {
+    store_parts<0>(out, d, row0, col0, staging, lane, buffer);
   } else {
     const u32 row = static_cast<u32>(row0 + lane / 4);
 #pragma unroll

@@ -11,11 +11,13 @@
 //   DG_OUT_FP32, DG_TRANSPOSED        fp32 output; output written as out[n][m] (operands swapped by the host)
 //   DG_EPILOGUE, DG_STORE_BUFFERS     how outputs leave: epilogue.cuh
 //   DG_HINT_X, DG_HINT_Y              L2 hints of async.cuh
-//   DG_X_LOAD, DG_Y_LOAD              lines of a tile that are copied: fewer than the tile where the whole operand has fewer. The others hold
-//                                     garbage, which reaches only outputs that are not stored: rows and columns never mix
+//   DG_X_LOAD, DG_Y_LOAD              lines of a tile that are copied: fewer than the tile where the whole operand has fewer, and of a column tile
+//                                     with n contiguous those of the tile without the atoms' padding. The others hold garbage, which reaches only
+//                                     outputs that are not stored, or none: rows and columns never mix
 //   DG_OVERLAP                        programmatic dependent launch: set up while the previous kernel of the stream drains
 //   DG_PRODUCER_WARP                  1: one producer warp, registers stay as they are: for few accumulators, and two launches may share an SM;
 //                                     0: a producer warpgroup that gives its registers to the consumers
+//   DG_DEFER                          1: outputs are packed to bf16 and stored while the next tile's first blocks are computed
 //   DG_CHUNK_BLOCKS                   k blocks per chunk of the chunked class; 0 = one chain
 //   DG_RESUMED                        1: the chain starts from total_in
 //   DG_LOW_N, DG_HIGH_N               chunked: DG_TILE_N in two parts, added up in turn; DG_LOW_N = 0: at once
@@ -33,6 +35,7 @@ DG_DEFINE_WGMMA(wgmma_k16_high, DG_HIGH_N, DG_HIGH_REGS, DG_HIGH_REGS_PLUS_1, DG
 
 struct HopperParams {
   TensorMap x, y, out;
+  TensorMap y_tail;  // the last box of a column tile that is no multiple of an atom: narrower, at the same pitch
   void* out_pointer;
   const float* total_in;  // dense in the order of the output. Chunked: running total to start from, or null; resumed: the chain's accumulators
   i64 out_stride;         // elements
@@ -58,7 +61,7 @@ static_assert(DG_TILE_M % (64 * DG_CONSUMERS) == 0 && DG_TILE_N % 8 == 0 && DG_T
 static_assert(kStageBytes % 1024 == 0 && kXBytes % 1024 == 0, "swizzled tiles start on 1024 bytes");
 static_assert(kYLines >= DG_TILE_N && (DG_Y_KMAJOR ? kYLines == DG_TILE_N : kYLines % DG_Y_ATOM == 0), "column tile");
 static_assert(DG_X_LOAD == DG_TILE_M || (DG_X_KMAJOR && DG_X_LOAD < DG_TILE_M), "lines are left out of K-major tiles only");
-static_assert(DG_Y_LOAD == kYLines || (DG_Y_KMAJOR && DG_Y_LOAD < kYLines), "lines are left out of K-major tiles only");
+static_assert(DG_Y_KMAJOR ? DG_Y_LOAD <= kYLines : DG_Y_LOAD == DG_TILE_N, "of atoms only the tile's own columns are copied");
 
 constexpr int kConsumerThreads = DG_CONSUMERS * 128;  // the first ones; the producer's follow
 constexpr int kThreads = kConsumerThreads + (DG_PRODUCER_WARP ? 32 : 128);
@@ -76,15 +79,17 @@ struct OperandTile {
     return kLayout.descriptor(low, line, step);
   }
 
-  // Copies this block's share (slice of kSlices) of the tile that starts at (line, k).
+  // Copies this block's share (slice of kSlices) of the tile that starts at (line, k). The last box of atoms that are not full comes by `tail`.
   template <int kSlices, int kHint>
-  static __device__ __forceinline__ void copy(u32 to, const TensorMap* map, u32 barrier, int line, int k, int slice, u16 mask, u64 policy) {
+  static __device__ __forceinline__ void copy(u32 to, const TensorMap* full, const TensorMap* tail, u32 barrier, int line, int k, int slice, u16 mask,
+                                              u64 policy) {
     constexpr TileLayout kLayout{kKMajor, kLines, DG_TILE_K, kAtom};
     constexpr int kBoxRows = (kKMajor ? kLoad : DG_TILE_K) / kSlices;
     constexpr int kBoxElements = kKMajor ? 64 : kAtom;
     static_assert(kBoxRows % 8 == 0 && kBoxRows <= 256, "a slice is whole swizzle atoms and one box");
 #pragma unroll
     for (int box = 0; box < kLayout.boxes(); ++box) {
+      const TensorMap* map = !kKMajor && kLoad % kAtom != 0 && box + 1 == kLayout.boxes() ? tail : full;
       const u32 at = to + kLayout.box_start(box, slice * kBoxRows);
       const int inner = (kKMajor ? k : line) + box * kBoxElements;
       const int outer = (kKMajor ? line : k) + slice * kBoxRows;
@@ -144,8 +149,8 @@ struct Copier {
     const u32 full = full_barrier(smem, slot), at = smem + slot * kStageBytes;
     barrier_expect(full, kCopiedBytes);
     const int k = static_cast<int>(block * DG_TILE_K);
-    XTile::copy<DG_CLUSTER_N, DG_HINT_X>(at, &p.x, full, tile.m, k, static_cast<int>(place.rank_n), mask_x, policy_x);
-    YTile::copy<DG_CLUSTER_M, DG_HINT_Y>(at + kXBytes, &p.y, full, tile.n, k, static_cast<int>(place.rank_m), mask_y, policy_y);
+    XTile::copy<DG_CLUSTER_N, DG_HINT_X>(at, &p.x, &p.x, full, tile.m, k, static_cast<int>(place.rank_n), mask_x, policy_x);
+    YTile::copy<DG_CLUSTER_M, DG_HINT_Y>(at + kXBytes, &p.y, &p.y_tail, full, tile.n, k, static_cast<int>(place.rank_m), mask_y, policy_y);
   }
 };
 
@@ -205,7 +210,7 @@ __device__ __forceinline__ void store_tile(const HopperParams& p, float (&d)[kFr
   }
 }
 
-#if DG_CHUNK_BLOCKS || DG_RESUMED
+#if DG_CHUNK_BLOCKS
 __device__ __forceinline__ void load_total(const HopperParams& p, float (&total)[kFragments][kRegs], const BlockTile& tile, int consumer, int warp,
                                            int lane) {
 #pragma unroll
@@ -217,6 +222,54 @@ __device__ __forceinline__ void load_total(const HopperParams& p, float (&total)
       const i64 at = DG_TRANSPOSED ? static_cast<i64>(col) * p.m + row : static_cast<i64>(row) * p.n + col;
       total[f][i] = p.total_in != nullptr && row < p.m && col < p.n ? p.total_in[at] : 0.0f;
     }
+  }
+}
+#endif
+#if DG_RESUMED
+// Predicated, not branched: registers that one branch or another defines make ptxas wait for each matrix instruction that uses them.
+__device__ __forceinline__ void load_pair(float& first, float& second, const float* from, i64 step, bool has_first, bool has_second, bool at_once) {
+  first = second = 0.0f;
+  asm volatile(
+      "{\n.reg .pred p, q, r;\n"
+      "setp.ne.b32 p, %4, 0;\nsetp.ne.b32 q, %5, 0;\nsetp.ne.b32 r, %6, 0;\n"
+      "@p ld.global.v2.f32 {%0, %1}, [%2];\n"
+      "@q ld.global.f32 %0, [%2];\n"
+      "@r ld.global.f32 %1, [%3];\n}\n"
+      : "+f"(first), "+f"(second)
+      : "l"(from), "l"(from + step), "r"(static_cast<int>(at_once && has_second)), "r"(static_cast<int>(!at_once && has_first)),
+        "r"(static_cast<int>(!at_once && has_second))
+      : "memory");
+}
+
+// A fragment's accumulators [kFrom, kEnd) of the chain, two neighbours at once where they lie so: each load of a warp touches eight lines. Rows from
+// `row` on, those below `rows`.
+template <int kFrom, int kEnd>
+__device__ __forceinline__ void load_sums(const HopperParams& p, float (&sums)[kRegs], u32 row, u32 rows, u32 col0, int lane) {
+  const bool pairs = !DG_TRANSPOSED && p.n % 2 == 0 && reinterpret_cast<u64>(p.total_in) % 8 == 0;
+  const i64 step = DG_TRANSPOSED ? p.m : 1;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const u32 at = row + lane / 4 + half * 8;
+    const float* from = p.total_in + (DG_TRANSPOSED ? at : static_cast<i64>(at) * p.n);
+#pragma unroll
+    for (int j = kFrom / 4; j < kEnd / 4; ++j) {
+      const u32 col = col0 + j * 8 + lane % 4 * 2;
+      load_pair(sums[j * 4 + half * 2], sums[j * 4 + half * 2 + 1], from + col * step, step, at < rows && col < p.n, at < rows && col + 1 < p.n,
+                pairs);
+    }
+  }
+}
+
+// The outputs of a fragment leave, and the sums that its next chain starts from take their registers, part by part: all SMs come to this point
+// together, and what is read should be under way while what is written is.
+template <int kPart>
+__device__ __forceinline__ void exchange_parts(const HopperParams& p, const OutputView& out, float (&d)[kRegs], u32 row, u32 col, u32 next_row,
+                                               u32 rows, u32 next_col, u32 staging, int lane, int& buffer) {
+  constexpr int kPartRegs = (DG_EPILOGUE == 0 ? 64 : kStagedColumns) / 2;
+  if constexpr (kPart < kStoreParts) {
+    store_part<kPart>(out, d, static_cast<int>(row), static_cast<int>(col), staging, lane, buffer);
+    load_sums < kPart *kPartRegs, (kPart + 1) * kPartRegs<kRegs ? (kPart + 1) * kPartRegs : kRegs>(p, d, next_row, rows, next_col, lane);
+    exchange_parts<kPart + 1>(p, out, d, row, col, next_row, rows, next_col, staging, lane, buffer);
   }
 }
 #endif
@@ -278,13 +331,33 @@ struct Consumer {
   __device__ __forceinline__ void wait_full() const { barrier_wait(full_barrier(smem, ring.slot), ring.parity); }
 };
 
+// The block at c's place in the ring, into d; on return it may still be computed, the one before in this chain (in slot `previous`) is and has been
+// given back.
+__device__ __forceinline__ void consume_block(Consumer& c, bool first, u32& previous, float (&d)[kFragments][kRegs]) {
+  c.wait_full();
+  c.issue<0, DG_TILE_K / 16>(d, DG_RESUMED || !first);
+  if (!first) {
+    wgmma_wait<1>();
+    release(c.place, c.smem, previous, c.warp, c.lane);
+  }
+  previous = c.ring.slot;
+  c.ring.advance();
+}
+
+__device__ __forceinline__ void end_chain(Consumer& c, u32 previous, float (&d)[kFragments][kRegs]) {
+  wgmma_wait<0>();
+  release(c.place, c.smem, previous, c.warp, c.lane);
+#pragma unroll
+  for (int f = 0; f < kFragments; ++f) wgmma_pin(d[f]);
+}
+
 // The chain of blocks [at, end) into d, all of it computed on return. When the slot of the block before is given back, and the next one's data are
 // waited for: with a producer warpgroup after a whole block has been issued; with a producer warp in the middle of one, so that nothing but the
 // matrix units stands between two blocks. Measured: 64×32 tiles gain 2–3% from the second form, 128×128 tiles with a warpgroup lose 5%.
 __device__ __forceinline__ void consume_chain(Consumer& c, u32 at, u32 end, float (&d)[kFragments][kRegs]) {
-  constexpr int kSteps = DG_TILE_K / 16;
   u32 previous = 0;
 #if DG_PRODUCER_WARP
+  constexpr int kSteps = DG_TILE_K / 16;
   c.wait_full();
   for (u32 block = at; block < end; ++block) {
     c.issue<0, kSteps / 2>(d, DG_RESUMED || block != at);
@@ -301,22 +374,67 @@ __device__ __forceinline__ void consume_chain(Consumer& c, u32 at, u32 end, floa
     if (!ready) c.wait_full();
   }
 #else
-  for (u32 block = at; block < end; ++block) {
-    c.wait_full();
-    c.issue<0, kSteps>(d, DG_RESUMED || block != at);
-    if (block != at) {
-      wgmma_wait<1>();  // the block before; this one stays in flight
-      release(c.place, c.smem, previous, c.warp, c.lane);
-    }
-    previous = c.ring.slot;
-    c.ring.advance();
-  }
+  for (u32 block = at; block < end; ++block) consume_block(c, block == at, previous, d);
 #endif
-  wgmma_wait<0>();
-  release(c.place, c.smem, previous, c.warp, c.lane);
-#pragma unroll
-  for (int f = 0; f < kFragments; ++f) wgmma_pin(d[f]);
+  end_chain(c, previous, d);
 }
+
+#if DG_DEFER
+// Outputs on their way: the last DG_DEFER parts of a tile are packed to half the registers as soon as its chain ends, so that the next one starts
+// early, and stored a part a block beside that one's first blocks.
+struct Deferred {
+  static constexpr int kFirst = kStoreParts - DG_DEFER;  // a part is 64 columns: 16 pairs
+  OutputView out;
+  u32 staging;
+  int lane;
+  int row0 = 0x7FFFFFFF, col0 = 0, buffer = 0;
+  u32 packed[DG_DEFER * 16];
+
+  template <int kPart = 0>
+  __device__ __forceinline__ void store_first(const float (&d)[kRegs]) {
+    if constexpr (kPart < kFirst) {
+      store_part<kPart>(out, d, row0, col0, staging, lane, buffer);
+      store_first<kPart + 1>(d);
+    }
+  }
+  __device__ __forceinline__ void take(const float (&d)[kRegs], int row, int col) {
+    row0 = row, col0 = col;
+#pragma unroll
+    for (int i = 0; i < DG_DEFER * 16; ++i) {
+      packed[i] = packed_pair(d, kFirst * 16 + i);
+      asm volatile("" : "+r"(packed[i]));  // here, not where it is stored: the accumulators are about to be used again
+    }
+    store_first(d);
+  }
+  template <int kPart>
+  __device__ __forceinline__ void store() {
+    store_part<kPart>(out, packed, row0, col0 + kFirst * 64, staging, lane, buffer);
+  }
+  template <int kPart = 0>
+  __device__ __forceinline__ void store_all() {
+    if constexpr (kPart < DG_DEFER) {
+      store<kPart>();
+      store_all<kPart + 1>();
+    }
+  }
+  // A chain's first blocks, each with a part beside it.
+  template <int kPart = 0>
+  __device__ __forceinline__ void first_blocks(Consumer& c, u32& previous, float (&d)[kFragments][kRegs]) {
+    if constexpr (kPart < DG_DEFER) {
+      consume_block(c, kPart == 0, previous, d);
+      store<kPart>();
+      first_blocks<kPart + 1>(c, previous, d);
+    }
+  }
+};
+
+__device__ __forceinline__ void consume_beside(Consumer& c, float (&d)[kFragments][kRegs], Deferred& stores) {
+  u32 previous = 0;
+  stores.first_blocks(c, previous, d);
+  for (u32 block = DG_DEFER; block < c.p.k_blocks; ++block) consume_block(c, false, previous, d);
+  end_chain(c, previous, d);
+}
+#endif
 
 #if DG_LOW_N
 // All chunks of a tile, in two parts of its columns, so that while one part of the sums is added to the total the matrix units work on the other: the
@@ -386,22 +504,63 @@ __device__ __forceinline__ void consume_tile(Consumer& c, const BlockTile& tile,
   }
 #endif
 #else
-#if DG_RESUMED
-  load_total(c.p, result, tile, c.consumer, c.warp, c.lane);
-#endif
   consume_chain(c, 0, c.p.k_blocks, result);
 #endif
 }
 
 __device__ __forceinline__ void consume(const HopperParams& p, const Place& place, u32 smem, int consumer) {
   Consumer c{p, place, smem, consumer};
+  const u32 tiles = p.tiles_m * p.tiles_n;
+#if DG_DEFER
+  const u32 staging = smem + DG_STAGES * kStageBytes + static_cast<u32>(consumer * 4 + c.warp) * kStagingBytes;
+  const OutputView out{&p.out, p.out_pointer, p.out_stride, p.m, p.n, p.wide_stores != 0};
+  const int first_row = consumer * 64 + c.warp * 16;
+  Deferred stores{out, staging, c.lane};
+  for (u32 index = place.cluster; index < tiles; index += place.clusters) {
+    const BlockTile tile = block_tile(p, place, index);
+    float d[kFragments][kRegs];
+    consume_beside(c, d, stores);
+    stores.take(d[0], tile.m + first_row, tile.n);
+  }
+  stores.store_all();
+#elif DG_RESUMED
+  const u32 staging = smem + DG_STAGES * kStageBytes + static_cast<u32>(consumer * 4 + c.warp) * kStagingBytes;
+  const OutputView out{&p.out, p.out_pointer, p.out_stride, p.m, p.n, p.wide_stores != 0};
+  const u32 first_row = static_cast<u32>(consumer * kFragments * 64 + c.warp * 16);
+  int buffer = 0;
+  float d[kFragments][kRegs];
+  BlockTile tile{0, 0};
+  if (place.cluster < tiles) tile = block_tile(p, place, place.cluster);
+#pragma unroll
+  for (int f = 0; f < kFragments; ++f)
+    load_sums<0, kRegs>(p, d[f], static_cast<u32>(tile.m) + first_row + f * 64, p.m, static_cast<u32>(tile.n), c.lane);
+  for (u32 index = place.cluster; index < tiles; index += place.clusters) {
+#pragma unroll
+    for (int f = 0; f < kFragments; ++f) wgmma_pin(d[f]);  // read before the chain starts: else ptxas waits for each instruction of it
+    consume_chain(c, 0, p.k_blocks, d);
+    const bool more = index + place.clusters < tiles;
+    const BlockTile next = more ? block_tile(p, place, index + place.clusters) : tile;
+#pragma unroll
+    for (int f = 0; f < kFragments; ++f) {
+      const u32 row = static_cast<u32>(tile.m) + first_row + f * 64, next_row = static_cast<u32>(next.m) + first_row + f * 64;
+      if constexpr (DG_EPILOGUE == 2 || DG_TRANSPOSED) {
+        store_fragment(out, d[f], static_cast<int>(row), tile.n, staging, c.lane, buffer);
+        load_sums<0, kRegs>(p, d[f], next_row, more ? p.m : 0, static_cast<u32>(next.n), c.lane);
+      } else {
+        exchange_parts<0>(p, out, d[f], row, static_cast<u32>(tile.n), next_row, more ? p.m : 0, static_cast<u32>(next.n), staging, c.lane, buffer);
+      }
+    }
+    tile = next;
+  }
+#else
   int buffer = 0;  // of the TMA epilogue: goes round across tiles, so that the oldest box is the one waited for
-  for (u32 index = place.cluster; index < p.tiles_m * p.tiles_n; index += place.clusters) {
+  for (u32 index = place.cluster; index < tiles; index += place.clusters) {
     const BlockTile tile = block_tile(p, place, index);
     float d[kFragments][kRegs];
     consume_tile(c, tile, d);
     store_tile(p, d, tile, smem, consumer, c.warp, c.lane, buffer);
   }
+#endif
   if constexpr (DG_EPILOGUE == 0) {
     if (elect_one()) store_wait_all();
   }
@@ -421,6 +580,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) det_gemm_hopper(const 
     if (lane == 0) {
       prefetch_map(&p.x);
       prefetch_map(&p.y);
+      if constexpr (!DG_Y_KMAJOR && DG_TILE_N % DG_Y_ATOM != 0) prefetch_map(&p.y_tail);
       if constexpr (DG_EPILOGUE == 0) prefetch_map(&p.out);
     }
     if (lane < DG_STAGES) {

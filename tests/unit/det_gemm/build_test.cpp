@@ -47,6 +47,9 @@ TEST_CASE("device sources compile, and no wgmma is serialised" * test::needs_nvr
   };
   const Form forms[] = {
       {"wide tiles in clusters", forward, R"({"tile":{"m":128,"n":256},"cluster":{"m":2,"n":1}})"},
+      {"stores deferred", forward, R"({"tile":{"m":128,"n":256},"cluster":{"m":1},"defer":true})"},
+      {"columns that end within a row", forward,
+       R"({"tile":{"m":128,"n":112},"stages":6,"cluster":{"m":1},"epilogue":"staged","producer":"warp","overlap":true})"},
       {"32 columns, overlapped", forward,
        R"({"tile":{"m":64,"n":32,"k":128},"stages":8,"consumers":1,"cluster":{"m":1},"epilogue":"staged","producer":"warp","overlap":true})"},
       {"swapped", forward, R"({"tile":{"m":128,"n":16},"stages":6,"cluster":{"m":1},"epilogue":"staged","swap":true})"},

@@ -88,7 +88,7 @@ TEST_CASE("rules name what is wrong") {
   CHECK(refusal(big, mma_config(), &shifted) == "");
 }
 
-TEST_CASE("one producer warp where accumulators are few: fewer threads, and only there") {
+TEST_CASE("one producer warp: fewer threads, and only where accumulators leave it registers") {
   const Canonical few{.m = 16, .n = 14336, .k = 4096};
   Config c;
   c.tile_m = 128, c.tile_n = 16, c.stages = 6, c.cluster_m = 1, c.swap = true;
@@ -101,15 +101,41 @@ TEST_CASE("one producer warp where accumulators are few: fewer threads, and only
   };
   CHECK(threads(Producer::Warpgroup) == 3 * 128);
   CHECK(threads(Producer::Warp) == 2 * 128 + 32);
-  Config many;  // 128 accumulators a thread
-  many.producer = Producer::Warp;
-  CHECK(refusal({.m = 4096, .n = 4096, .k = 4096}, many) == "producer_warp");
-  many.tile_n = 128;  // 64, and 128 with running totals
-  CHECK(refusal({.m = 4096, .n = 4096, .k = 4096}, many) == "");
-  CHECK(refusal({.m = 4096, .n = 4096, .k = 4096, .chunk = 512}, many) == "producer_warp");
+  const Canonical big{.m = 4096, .n = 4096, .k = 4096}, chunks{.m = 4096, .n = 4096, .k = 4096, .chunk = 512};
+  const auto refused = [&](const Canonical& shape, int tile_m, int tile_n, int consumers) {
+    Config many;
+    many.producer = Producer::Warp;
+    many.tile_m = tile_m, many.tile_n = tile_n, many.consumers = consumers, many.stages = 2, many.cluster_m = 1;
+    return refusal(shape, many);
+  };
+  CHECK(refused(big, 128, 192, 1) == "");  // 192 accumulators a thread
+  CHECK(refused(big, 128, 256, 2) == "");  // 128
+  CHECK(refused(big, 256, 192, 2) == "producer_warp");
+  CHECK(refused(big, 192, 128, 3) == "");  // 64
+  CHECK(refused(big, 192, 192, 3) == "producer_warp");
+  CHECK(refused(chunks, 128, 128, 2) == "");  // 64, and as many running totals
+  CHECK(refused(chunks, 128, 192, 2) == "producer_warp");
   Config mma = mma_config();
   mma.producer = Producer::Warp;
   CHECK(refusal(few, mma) == "unused_knob");
+}
+
+TEST_CASE("pairs are launched two a cluster and share nothing") {
+  const Canonical shape{.m = 128, .n = 14336, .k = 4096, .y_k_contiguous = false};
+  Config c;
+  c.tile_n = 128, c.stages = 6, c.cluster_m = 1, c.epilogue = Epilogue::Staged;
+  const auto alone = make_plan(shape, dense_storage(shape), c, hopper());
+  c.pairs = true;
+  const auto pairs = make_plan(shape, dense_storage(shape), c, hopper());
+  REQUIRE(alone);
+  REQUIRE(pairs);
+  CHECK(alone->launch_cluster == 1);
+  CHECK(pairs->launch_cluster == 2);
+  CHECK(pairs->cluster == 1);
+  CHECK(pairs->defines == alone->defines);  // the same kernel
+  CHECK(replay(*pairs, 112) == replay(*alone, 112));
+  c.cluster_n = 2;
+  CHECK(refusal(shape, c) == "pairs");
 }
 
 TEST_CASE("a rejection carries the numbers") {
@@ -213,6 +239,15 @@ TEST_CASE("n contiguous: a column tile is whole rows of 64 or 32 columns") {
   CHECK(planned(96, 4096).map_y == MapSpec{4096, 4096, 8192, 64, 128, 128, 256});
   CHECK(planned(112, 14336).map_y == MapSpec{14336, 4096, 28672, 64, 128, 128, 256});    // 112 columns lie in 128
   CHECK(planned(112, 14336, 2).map_y == MapSpec{14336, 4096, 28672, 64, 64, 128, 256});  // shared by two blocks: each reads half the k
+  // What is over at the end of whole rows comes in a box of its own width: nothing beside the tile is read.
+  CHECK(define(planned(112, 14336), "DG_Y_LINES") == "128");
+  CHECK(define(planned(112, 14336), "DG_Y_LOAD") == "112");
+  CHECK(planned(112, 14336).map_y_tail == MapSpec{14336, 4096, 28672, 48, 128, 128, 256});
+  CHECK(planned(112, 14336, 2).map_y_tail == MapSpec{14336, 4096, 28672, 48, 64, 128, 256});
+  CHECK(planned(96, 4096).map_y_tail == MapSpec{4096, 4096, 8192, 32, 128, 128, 256});
+  CHECK(planned(24, 4096).map_y_tail == MapSpec{4096, 4096, 8192, 24, 128, 64, 256});
+  CHECK_FALSE(planned(32, 4096).map_y_tail);
+  CHECK_FALSE(planned(128, 4096).map_y_tail);
   c.l2_fetch = 0;
   CHECK(planned(32, 4096).map_y == MapSpec{4096, 4096, 8192, 32, 128, 64, 0});
   CHECK(planned(32, 4096).map_x->fetch_bytes == 0);

@@ -160,6 +160,72 @@ TEST_CASE("the cost model: floor, direction of knobs, and order of magnitude on 
   }
 }
 
+TEST_CASE("the cost model puts few tokens' schedules in the order that was measured") {
+  // Measured on one H200 in one race each (docs/lab/gemm.md, runs 13 and 14), µs, fastest first.
+  struct Race {
+    const char* id;
+    const char* common;
+    std::vector<std::pair<const char*, double>> configs;
+  };
+  const Race races[] = {
+      {"det_gemm:fwd:64x4096x4096",
+       R"({"consumers":1,"epilogue":"staged","producer":"warp","overlap":true,"l2":{"x":"evict_last","y":"evict_first","fetch":0}})",
+       {{R"({"tile":{"m":64,"n":64,"k":128},"stages":6})", 10.20},  // half of the SMs, fewer bytes of tokens
+        {R"({"tile":{"m":64,"n":32,"k":128},"stages":8})", 11.18},
+        {R"({"tile":{"m":64,"n":32,"k":64},"stages":16})", 12.42},
+        {R"({"tile":{"m":64,"n":64,"k":128},"stages":4})", 13.47},
+        {R"({"tile":{"m":64,"n":128,"k":128},"stages":4})", 14.88},
+        {R"({"tile":{"m":64,"n":64,"k":128},"stages":3})", 18.02}}},
+      {"det_gemm:fwd:64x4096x4096:nk",
+       R"({"consumers":1,"epilogue":"staged","producer":"warp","l2":{"x":"evict_last","y":"evict_first","fetch":128}})",
+       {{R"({"tile":{"m":64,"n":32,"k":128},"stages":8,"overlap":true})", 10.63},
+        {R"({"tile":{"m":64,"n":32,"k":64},"stages":16,"overlap":true})", 11.63},
+        {R"({"tile":{"m":64,"n":32,"k":128},"stages":8,"overlap":true,"cluster":{"n":2}})", 12.31},
+        {R"({"tile":{"m":64,"n":32,"k":128},"stages":8,"cluster":{"n":2}})", 13.18}}},
+      {"det_gemm:fwd:128x14336x4096:nk",
+       R"({"consumers":2,"stages":6,"epilogue":"staged","producer":"warp","l2":{"x":"evict_last","y":"evict_first","fetch":256}})",
+       {{R"({"tile":{"m":128,"n":112},"overlap":true})", 33.20},
+        {R"({"tile":{"m":128,"n":112}})", 34.35},
+        {R"({"tile":{"m":128,"n":128}})", 35.63},
+        {R"({"tile":{"m":128,"n":128},"overlap":true})", 36.85}}},  // 112 of 132 SMs: the next launch finds no order
+  };
+  for (const Race& race : races) {
+    const auto workload = opened(race.id);
+    double last = 0;
+    for (const auto& [knobs, us] : race.configs) {
+      Json config = Json::parse(race.common);
+      config.merge_patch(Json::parse(knobs));
+      const auto canonical = workload->canonical(config);
+      REQUIRE_MESSAGE(canonical, (canonical ? "" : canonical.error().message));
+      const auto predicted = workload->predict_us(*canonical);
+      REQUIRE_MESSAGE(predicted, (predicted ? "" : predicted.error().message));
+      CAPTURE(race.id);
+      CAPTURE(knobs);
+      CHECK(*predicted > last);
+      CHECK(*predicted > 0.85 * us);
+      CHECK(*predicted < 1.15 * us);
+      last = *predicted;
+    }
+  }
+}
+
+TEST_CASE("tuning 64 tokens on a miss is offered 64 columns on half of the SMs") {
+  const Canonical shape{.m = 64, .n = 4096, .k = 4096, .y_k_contiguous = false};
+  const auto list = candidate_configs(shape, dense_storage(shape), gpu("h200"), 8);
+  CHECK(std::any_of(list.begin(), list.end(), [](const Config& c) {
+    return c.tile_m == 64 && c.tile_n == 64 && c.tile_k == 128 && c.stages == 6 && c.producer == Producer::Warp && c.overlap && c.l2_fetch == 0;
+  }));
+}
+
+TEST_CASE("tuning on a miss is offered deferred stores where SMs have several tiles, and not before others where they have one") {
+  for (const std::int64_t m : {4096, 512}) {
+    const Canonical shape{.m = m, .n = 4096, .k = 4096, .y_k_contiguous = false};
+    const auto list = candidate_configs(shape, dense_storage(shape), gpu("h200"), 8);
+    REQUIRE_FALSE(list.empty());
+    CHECK(list.front().defer == (m == 4096));
+  }
+}
+
 TEST_CASE("candidates run, come best estimate first, and are bounded") {
   const Canonical shape{.m = 512, .n = 4096, .k = 4096};
   const auto list = candidate_configs(shape, dense_storage(shape), gpu("h200"), 12);
