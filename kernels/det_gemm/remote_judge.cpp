@@ -78,29 +78,36 @@ Result<Verdict> RemoteJudge::judge_against(const Workload& any, const Json& cano
   const std::lock_guard one(mutex_);
   const auto stop = [&progress] { return progress.stop.stop_requested(); };
   AMK_TRY(lock, GpuLock::acquire(device_.uuid, options_.lock_limit, stop, options_.lock_folder));
-  progress.phase("check");
-  say(0.2, "drawing operands, checking the plain kernel against the oracle");
-  Json open = {{"op", "open"}, {"workload", workload->id()}, {"gpu_ordinal", device_.ordinal}, {"cache", options_.cache_folder.string()}};
-  AMK_TRY(opened, call(std::move(open), options_.open_limit, progress));
-  (void)opened;
-  say(0.5, "checking and timing");
-  AMK_TRY(incumbent, against());
-  const bool same = incumbent && workload->schedule_id(*incumbent) == workload->schedule_id(canonical);
-  Json check = {{"op", "check"}, {"config", canonical}, {"incumbent", incumbent && !same ? *incumbent : Json(nullptr)}};
-  if (options_.next_fault) check["fault"] = options_.next_fault();
-  const auto asked_at = std::chrono::steady_clock::now();
-  auto checked = call(std::move(check), options_.check_limit, progress);
-  if (!checked) {
+  std::optional<Json> incumbent;  // other than the candidate itself
+  std::chrono::steady_clock::time_point asked_at;
+  Verdict failed = verdict_of(*workload, canonical);  // of a candidate that harms its worker
+  failed.device = device_.uuid;
+  failed.valid = true;
+  // Empty: it did.
+  const auto turn = [&](bool last) -> Result<std::optional<Message>> {
+    progress.phase("check");
+    say(0.2, "drawing operands, checking the plain kernel against the oracle");
+    Json open = {{"op", "open"}, {"workload", workload->id()}, {"gpu_ordinal", device_.ordinal}, {"cache", options_.cache_folder.string()}};
+    const auto opened = call(std::move(open), options_.open_limit, progress);
+    if (!opened) return tl::unexpected<Error>(without_candidate(link_, device_.ordinal, opened.error(), stop));
+    say(0.5, "checking and timing");
+    AMK_TRY(best, against());
+    incumbent = best && workload->schedule_id(*best) != workload->schedule_id(canonical) ? best : std::nullopt;
+    Json check = {{"op", "check"}, {"config", canonical}, {"incumbent", incumbent ? *incumbent : Json(nullptr)}};
+    if (options_.next_fault) check["fault"] = options_.next_fault();
+    asked_at = std::chrono::steady_clock::now();
+    auto checked = call(std::move(check), options_.check_limit, progress);
+    if (checked) return std::move(*checked);
+    if (!last && worth_another_turn(checked.error())) return tl::unexpected<Error>(checked.error());
     AMK_TRY(failure, blame_candidate(link_, device_.ordinal, checked.error(), stop));
-    Verdict verdict = refused(*workload, device_, canonical, checked.error());
-    verdict.rejected.reset();
-    verdict.valid = true;
-    verdict.status = failure.timed_out ? VerdictStatus::Timeout : VerdictStatus::Crash;
-    verdict.notes = failure.note;
-    return verdict;
-  }
+    failed.status = failure.timed_out ? VerdictStatus::Timeout : VerdictStatus::Crash;
+    failed.notes = failure.note;
+    return std::optional<Message>();
+  };
+  AMK_TRY(checked, in_turns(link_, turn));
+  if (!checked) return failed;
   const std::chrono::duration<double, std::micro> waited = std::chrono::steady_clock::now() - asked_at;
-  auto verdict = read_verdict(checked->body, *workload, canonical, same ? std::nullopt : incumbent, waited.count());
+  auto verdict = read_verdict(checked->body, *workload, canonical, incumbent, waited.count());
   if (!verdict) {
     link_.restart();
     return verdict;

@@ -64,15 +64,18 @@ void GpuJudge::remember_us(const Workload& workload, const std::string& schedule
 }
 
 Status GpuJudge::open_model(const MegakernelWorkload& workload, const Progress& progress) {
-  AMK_TRY(opened, call({{"op", "open"},
-                        {"model", workload.id()},
-                        {"content", workload.content()},  // a worker keeps a model while the request stays the same
-                        {"gpu_ordinal", device_.ordinal},
-                        {"config_dir", options_.config_dir.string()},
-                        {"max_seq", workload.lowering_target().max_seq},
-                        {"cache", options_.cache_folder.string()}},
-                       options_.open_limit, progress));
-  if (opened.body.value("uuid", "") != device_.uuid) return fail(ErrorKind::Unavailable, "the worker opened another GPU than " + device_.uuid);
+  const auto opened = call({{"op", "open"},
+                            {"model", workload.id()},
+                            {"content", workload.content()},  // a worker keeps a model while the request stays the same
+                            {"gpu_ordinal", device_.ordinal},
+                            {"config_dir", options_.config_dir.string()},
+                            {"max_seq", workload.lowering_target().max_seq},
+                            {"cache", options_.cache_folder.string()}},
+                           options_.open_limit, progress);
+  if (!opened)
+    return tl::unexpected<Error>(without_candidate(link_, device_.ordinal, opened.error(), [&progress] { return progress.stop.stop_requested(); }));
+  if (opened->body.value("uuid", "") != device_.uuid)
+    return fail(ErrorKind::Unavailable, "the worker opened another GPU than " + device_.uuid, broken_gpu(device_.ordinal));
   return {};
 }
 
@@ -123,7 +126,9 @@ Result<BuiltCandidate> GpuJudge::build(const MegakernelWorkload& workload, const
 }
 
 // The worker failed during a candidate's turn.
-Status GpuJudge::blame(Verdict& verdict, const Error& error, const Progress& progress) {
+Status GpuJudge::blame(Turn& turn, const Error& error, const Progress& progress) {
+  Verdict& verdict = turn.verdict;
+  if (!turn.last && worth_another_turn(error)) return tl::unexpected<Error>(error);
   if (error.kind == ErrorKind::Rejected) {
     reject(verdict, error, "device");
     return {};
@@ -198,7 +203,7 @@ Result<bool> GpuJudge::check(Turn& turn, const IncumbentNow& against, const Prog
   if (options_.next_fault) request["fault"] = options_.next_fault();
   const auto checked = call(std::move(request), options_.check_limit, progress);
   if (!checked) {
-    AMK_CHECK(blame(verdict, checked.error(), progress));
+    AMK_CHECK(blame(turn, checked.error(), progress));
     return false;
   }
   const Json& said = checked->body;
@@ -259,7 +264,7 @@ Result<bool> GpuJudge::time(Turn& turn, const IncumbentNow& against, const Progr
   const auto timed = call(std::move(request), options_.time_limit + std::chrono::milliseconds(options_.timing_ms), progress);
   if (!timed) {
     if (!timed.error().data.contains("withheld")) {
-      AMK_CHECK(blame(verdict, timed.error(), progress));
+      AMK_CHECK(blame(turn, timed.error(), progress));
       return false;
     }
     verdict.status = VerdictStatus::Ok;
@@ -293,12 +298,24 @@ Result<bool> GpuJudge::time(Turn& turn, const IncumbentNow& against, const Progr
   return true;
 }
 
+Result<bool> GpuJudge::on_gpu(Turn& turn, const IncumbentNow& against, const Progress& progress) {
+  progress.phase("check");
+  say(progress, 0.2, "loading the model on the GPU");
+  AMK_CHECK(open_model(turn.whole, progress));
+  say(progress, 0.3, "checking");
+  AMK_TRY(right, check(turn, against, progress));
+  if (!right) return false;
+  say(progress, 0.6, "timing");
+  progress.phase("timing");
+  return time(turn, against, progress);
+}
+
 Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& canonical, const IncumbentNow& against, const Progress& progress) try {
   const auto* alone = dynamic_cast<const InstructionWorkload*>(&workload);
   const auto* whole = alone != nullptr ? &alone->model() : dynamic_cast<const MegakernelWorkload*>(&workload);
   if (whole == nullptr) return fail(ErrorKind::Internal, workload.id() + " is not a megakernel workload");
   AMK_TRY(config, alone != nullptr ? alone->parse(canonical) : whole->parse(canonical));
-  Turn turn{workload, *whole, alone, config.kernel.tokens_per_launch, verdict_of(workload, to_json(config)), {}, 0};
+  Turn turn{workload, *whole, alone, config.kernel.tokens_per_launch, verdict_of(workload, to_json(config)), {}};
   turn.verdict.device = device_.uuid;
 
   say(progress, 0.0, "building");
@@ -309,16 +326,10 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
   const std::lock_guard one(mutex_);
   AMK_TRY(lock, GpuLock::acquire(
                     device_.uuid, options_.lock_limit, [&progress] { return progress.stop.stop_requested(); }, options_.lock_folder));
-  progress.phase("check");
-  say(progress, 0.2, "loading the model on the GPU");
-  AMK_CHECK(open_model(*whole, progress));
-  say(progress, 0.3, "checking");
-  AMK_TRY(right, check(turn, against, progress));
-  if (!right) return std::move(turn.verdict);
-
-  say(progress, 0.6, "timing");
-  progress.phase("timing");
-  AMK_TRY(timed, time(turn, against, progress));
+  AMK_TRY(timed, in_turns(link_, [&](bool last) {
+            turn.last = last;
+            return on_gpu(turn, against, progress);
+          }));
   if (!timed) return std::move(turn.verdict);
 
   if (alone != nullptr) append_note(turn.verdict, "Instruction " + alone->op() + " alone, in every layer, per token.");

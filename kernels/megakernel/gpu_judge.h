@@ -59,7 +59,8 @@ class GpuJudge final : public DeviceJudge {
     int steps;                         // tokens of a launch
     Verdict verdict;
     GpuQuestion asks;
-    std::uint64_t checked_hash;  // of the outputs that the checked run left
+    std::uint64_t checked_hash = 0;  // of the outputs that the checked run left
+    bool last = true;                // no other follows this one (worker_link.h)
   };
   // Each returns whether the turn goes on: false, the verdict is final.
   Result<bool> prepare(Turn& turn, const Progress& progress);  // builds, and finds what is right meanwhile; no GPU
@@ -75,7 +76,8 @@ class GpuJudge final : public DeviceJudge {
   Result<Message> call(Json request, std::chrono::milliseconds limit, const Progress& progress);
   double known_us(const Workload& workload, const std::string& schedule_id) const;  // as last measured here; 0: not
   void remember_us(const Workload& workload, const std::string& schedule_id, double us);
-  Status blame(Verdict& verdict, const Error& error, const Progress& progress);
+  Result<bool> on_gpu(Turn& turn, const IncumbentNow& against, const Progress& progress);  // open, check, time
+  Status blame(Turn& turn, const Error& error, const Progress& progress);
 
   GpuDevice device_;
   DeviceJudgeOptions options_;

@@ -49,36 +49,48 @@ Result<Json> hypotheses(sql::Connection& c, CampaignId id) {
 
 }  // namespace
 
-Status History::catch_up(sql::Connection& c) {
-  AMK_TRY(places, rows::ended_places(c, id_, upto_));
-  const std::size_t first = upto_ == 0 && places.size() > kFirstRead ? places.size() - kFirstRead : 0;
-  for (std::size_t i = first; i < places.size(); ++i) {
-    AMK_TRY(row, c.query("SELECT e.outcome, e.latency_us, e.bound_us, e.quarantined, e.phases, e.duration_us, k.text FROM experiments e "
-                         "JOIN configs k ON k.id = e.config WHERE e.id = ?1",
-                         places[i].id));
-    AMK_TRY(found, row.next());
-    if (!found) return fail(ErrorKind::Corrupt, "experiment " + to_string(ExperimentId{places[i].id}) + " is in an index of the store only");
-    // What may fail comes first: an experiment counts whole or not at all, and the next report goes on where this one failed.
-    Json named = nullptr;
-    if (!row.view(4).empty()) {
-      AMK_TRY(parsed, parse_json(row.view(4), "stored phases"));
-      named = std::move(parsed);
-    }
-    const auto latency = row.opt_f64(1);
-    if (latency && row.i64(3) == 0) AMK_CHECK(importance_.add_config(row.view(6), *latency));
-    add_phases(named, row.i64(5), phases_s_);
-    ++n_;
-    if (const auto bound = row.opt_f64(2)) floor_us_ = *bound;
-    if (static_cast<Outcome>(row.i64(0)) == Outcome::Kept && latency)
-      course_.push_back({{"experiment", to_string(ExperimentId{places[i].id})}, {"n", n_}, {"latency_us", *latency}});
-    if (course_.size() > kCourseShown) course_.pop_front();
-    upto_ = places[i].end_seq;
+// One ended experiment.
+Status History::count(sql::Connection& c, std::int64_t experiment) {
+  AMK_TRY(row, c.query("SELECT e.outcome, e.latency_us, e.bound_us, e.quarantined, e.phases, e.duration_us, k.text FROM experiments e "
+                       "JOIN configs k ON k.id = e.config WHERE e.id = ?1",
+                       experiment));
+  AMK_TRY(found, row.next());
+  if (!found) return fail(ErrorKind::Corrupt, "experiment " + to_string(ExperimentId{experiment}) + " is in an index of the store only");
+  // What may fail comes first: an experiment counts whole or not at all, and the next report goes on where this one failed.
+  Json named = nullptr;
+  if (!row.view(4).empty()) {
+    AMK_TRY(parsed, parse_json(row.view(4), "stored phases"));
+    named = std::move(parsed);
   }
+  const auto latency = row.opt_f64(1);
+  if (latency && row.i64(3) == 0) AMK_CHECK(importance_.add_config(row.view(6), *latency));
+  add_phases(named, row.i64(5), phases_s_);
+  ++n_;
+  if (const auto bound = row.opt_f64(2)) floor_us_ = *bound;
+  if (static_cast<Outcome>(row.i64(0)) == Outcome::Kept && latency)
+    course_.push_back({{"experiment", to_string(ExperimentId{experiment})}, {"n", n_}, {"latency_us", *latency}});
+  if (course_.size() > kCourseShown) course_.pop_front();
   return {};
 }
 
+Result<bool> History::read_on(sql::Connection& c) {
+  AMK_TRY(next, rows::next_end_seq(c));
+  if (upto_ >= next - 1) return false;
+  const std::int64_t last = std::min(next - 1, upto_ + window_);
+  AMK_TRY(places, rows::ended_places(c, id_, upto_, last));
+  for (const rows::EndedPlace& place : places) {
+    AMK_CHECK(count(c, place.id));
+    upto_ = place.end_seq;
+  }
+  upto_ = last;
+  return true;
+}
+
 Result<Json> History::json(sql::Connection& c) {
-  AMK_CHECK(catch_up(c));
+  for (;;) {
+    AMK_TRY(more, read_on(c));
+    if (!more) break;
+  }
   Json out = {{"course", Json::array()}, {"experiments_read", n_}, {"floor_us", floor_us_ > 0 ? Json(floor_us_) : Json(nullptr)}};
   for (const Json& step : course_) out["course"].push_back(step);
   out["knob_importance"] = Json::array();

@@ -16,24 +16,26 @@
 namespace amk {
 
 // What the experiments of one campaign add up to, kept between reports: an ended experiment never changes, so a report reads only those that ended
-// since the last one. The first reads the newest kFirstRead. Lock `mutex` before the transaction begins in which json() reads: what was read must not
-// be newer than the rest of the report.
+// since the last one, the first all of them, in memory that does not depend on how many there are. Lock `mutex` before the transaction begins in
+// which json() reads: what was read must not be newer than the rest of the report.
 class History {
  public:
-  explicit History(CampaignId id) : id_(id) {}
+  // At once it looks at what ended within so many ends of the whole store.
+  explicit History(CampaignId id, std::int64_t window = 50'000) : id_(id), window_(window) {}
   std::mutex mutex;
 
+  // Reads on; false when nothing was left. Before json(), each in a transaction of its own, so that none holds its view of the store for long.
+  Result<bool> read_on(sql::Connection& c);
   // {"course": [{"experiment", "n", "latency_us"}…], "experiments_read", "knob_importance": […], "time_by_phase_s": {…}, "hypotheses": […],
   // "floor_us"}; n counts the experiments read.
   Result<Json> json(sql::Connection& c);
 
-  static constexpr int kFirstRead = 20'000;
-
  private:
-  Status catch_up(sql::Connection& c);
+  Status count(sql::Connection& c, std::int64_t experiment);
 
   const CampaignId id_;
-  std::int64_t upto_ = 0;  // end_seq of the last one read; 0: none
+  const std::int64_t window_;
+  std::int64_t upto_ = 0;  // what ended up to this end_seq was read
   std::int64_t n_ = 0;
   std::list<Json> course_;
   std::map<std::string, double> phases_s_;

@@ -271,6 +271,10 @@ std::string markdown_of(const Json& r) {
 Result<CampaignService::Report> CampaignService::report(CampaignId id) const {
   const std::shared_ptr<History> history = impl_->histories.of(id);
   const std::lock_guard lock(history->mutex);
+  for (;;) {
+    AMK_TRY(more, impl_->store.read<bool>([&](sql::Connection& c) { return history->read_on(c); }));
+    if (!more) break;
+  }
   AMK_TRY(json, impl_->store.read<Json>([&](sql::Connection& c) { return report_json(c, id, impl_->time->uncharged(id), *history); }));
   Report out;
   out.markdown = markdown_of(json);

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,11 +42,12 @@ Result<Experiment> load_experiment(sql::Connection& c, ExperimentId id);        
 Result<std::optional<Experiment>> best_of(sql::Connection& c, CampaignId id);      // the kept one that ended last
 Result<std::optional<Experiment>> baseline_of(sql::Connection& c, CampaignId id);  // the kept one that ended first
 Result<std::int64_t> next_end_seq(sql::Connection& c);
-// The campaign's ended experiments after `end_seq`, in the order they ended: 16 bytes a row, from an index alone.
+// The campaign's ended experiments after `end_seq`, and none after `upto`, in the order they ended: 16 bytes a row, from an index alone.
 struct EndedPlace {
   std::int64_t end_seq = 0, id = 0;
 };
-Result<std::vector<EndedPlace>> ended_places(sql::Connection& c, CampaignId id, std::int64_t end_seq);
+Result<std::vector<EndedPlace>> ended_places(sql::Connection& c, CampaignId id, std::int64_t end_seq,
+                                             std::int64_t upto = std::numeric_limits<std::int64_t>::max());
 // The best without its texts: what decisions need.
 struct Leader {
   std::string schedule_id;

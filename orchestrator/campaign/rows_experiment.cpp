@@ -93,10 +93,10 @@ Result<double> baseline_latency_us(sql::Connection& c, CampaignId id) {
   return found ? row.f64(0) : 0.0;
 }
 
-Result<std::vector<EndedPlace>> ended_places(sql::Connection& c, CampaignId id, std::int64_t end_seq) {
+Result<std::vector<EndedPlace>> ended_places(sql::Connection& c, CampaignId id, std::int64_t end_seq, std::int64_t upto) {
   AMK_TRY(row, c.query("SELECT end_seq, id FROM experiments INDEXED BY experiments_outcome "
-                       "WHERE campaign = ?1 AND outcome IN (0, 1, 2, 3, 4, 5, 6, 7) AND end_seq > ?2",
-                       raw(id), end_seq));
+                       "WHERE campaign = ?1 AND outcome IN (0, 1, 2, 3, 4, 5, 6, 7) AND end_seq > ?2 AND end_seq <= ?3",
+                       raw(id), end_seq, upto));
   std::vector<EndedPlace> out;
   for (;;) {
     AMK_TRY(more, row.next());

@@ -118,6 +118,26 @@ TEST_CASE("a later report reads what ended since, and says the same as one that 
   CHECK(must(lab.service->report(lab.campaign)).json["history"] == whole);
 }
 
+TEST_CASE("a history is the same in windows of any size, beside other campaigns' experiments") {
+  Lab lab;
+  const CampaignId mine = lab.campaign, other = must(lab.service->open({"other", "h100", "cpu", "bf16-b1"}, {})).id;
+  for (int i = 0; i < 40; ++i) {
+    lab.campaign = i % 3 == 0 ? mine : other;
+    lab.run(i, 100.0 - i + 10 * (i % 4));
+  }
+  History whole(mine, 1000);
+  const Json expected = must(lab.store->read<Json>([&](sql::Connection& c) { return whole.json(c); }));
+  CHECK(expected["experiments_read"] == 14);  // 0, 3, … 39
+  for (const std::int64_t window : {1, 2, 7, 40}) {
+    CAPTURE(window);
+    History history(mine, window);
+    int reads = 0;
+    while (must(lab.store->read<bool>([&](sql::Connection& c) { return history.read_on(c); }))) ++reads;
+    CHECK(reads == (40 + window - 1) / window);
+    CHECK(must(lab.store->read<Json>([&](sql::Connection& c) { return history.json(c); })) == expected);
+  }
+}
+
 TEST_CASE("a report shows the course of the best, what was believed, where the time went, and plots that say so") {
   Lab lab;
   lab.run(1, 100);

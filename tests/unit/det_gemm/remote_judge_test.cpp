@@ -245,5 +245,30 @@ TEST_CASE("a worker that dies in a candidate's turn: crash when the probe passes
   healthy = false;
   const auto broken = judge.judge(*w, w->default_config(), std::nullopt, {});
   REQUIRE(!broken);
-  CHECK(broken.error().kind == ErrorKind::Unavailable);
+  CHECK(gpu_is_broken(broken.error()));
+}
+
+TEST_CASE("a worker that is killed from outside gets its candidate another turn; twice is a crash" * needs_nvrtc()) {
+  Bed bed;
+  const auto w = workload();
+  int kills = 1;
+  bed.link.answer = [&](const Json& request) -> Result<Message> {
+    Message reply;
+    if (request.at("op") != "check") return reply;
+    if (kills-- > 0) return fail(ErrorKind::Unavailable, "the GPU worker is gone: ended by signal 9 (Killed)", {{"signal", 9}});
+    reply.body = honest_reply(*w, request);
+    std::this_thread::sleep_for(std::chrono::milliseconds(22));
+    return reply;
+  };
+  RemoteJudge judge(bed.device, bed.options, bed.link);
+  const auto once = judge.judge(*w, w->default_config(), std::nullopt, {});
+  REQUIRE_MESSAGE(once, once.error().message);
+  CHECK(once->latency_us == 600);
+  CHECK(bed.link.restarts == 1);
+  CHECK(bed.link.requests.size() == 4);  // open, check, open, check
+  kills = 2;
+  const auto twice = judge.judge(*w, w->default_config(), std::nullopt, {});
+  REQUIRE_MESSAGE(twice, twice.error().message);
+  CHECK(twice->status == VerdictStatus::Crash);
+  CHECK(twice->notes.find("in each of two turns") != std::string::npos);
 }

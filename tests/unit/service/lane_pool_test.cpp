@@ -50,7 +50,7 @@ TEST_CASE("a GPU that dies costs its share and no more: its candidates move on, 
     threads.emplace_back([&] {
       for (int i = 0; i < 20; ++i) {
         const auto verdict = pool.judge<std::size_t>(stop.get_token(), [&](std::size_t lane) -> Result<std::size_t> {
-          if (lane == 1 && ++on_dead > 2) return fail(ErrorKind::Unavailable, "fell off the bus");
+          if (lane == 1 && ++on_dead > 2) return fail(ErrorKind::Unavailable, "fell off the bus", broken_gpu(1));
           return lane;
         });
         if (verdict) ++judged;
@@ -64,6 +64,29 @@ TEST_CASE("a GPU that dies costs its share and no more: its candidates move on, 
   const auto own = pool.judge<int>(stop.get_token(), [](std::size_t) -> Result<int> { return fail(ErrorKind::Cancelled, "stopped"); });
   REQUIRE_FALSE(own);
   CHECK(own.error().kind == ErrorKind::Cancelled);
+  CHECK(pool.judge<int>(stop.get_token(), [](std::size_t) { return Result<int>(1); }).value() == 1);
+}
+
+TEST_CASE("a GPU that lacks something for a while keeps its place: its candidate moves, and it rests for the next few") {
+  LanePool pool(2, 1);
+  const std::stop_source stop;
+  bool full = true;
+  std::vector<std::size_t> asked;
+  const std::function<Result<std::size_t>(std::size_t)> on = [&](std::size_t lane) -> Result<std::size_t> {
+    asked.push_back(lane);
+    if (lane == 0 && full) return fail(ErrorKind::Unavailable, "no memory");
+    return lane;
+  };
+  CHECK(pool.judge<std::size_t>(stop.get_token(), on).value() == 1);
+  CHECK(asked == std::vector<std::size_t>{0, 1});
+  full = false;
+  std::vector<std::size_t> next;
+  for (int i = 0; i < 10; ++i) next.push_back(pool.judge<std::size_t>(stop.get_token(), on).value());
+  CHECK(next == std::vector<std::size_t>{1, 1, 1, 1, 1, 1, 1, 0, 0, 0});  // eight, the one that moved among them
+  // With none that has it the error is the caller's, and no GPU is given up.
+  const auto nowhere = pool.judge<int>(stop.get_token(), [](std::size_t) -> Result<int> { return fail(ErrorKind::Unavailable, "no memory"); });
+  REQUIRE_FALSE(nowhere);
+  CHECK(nowhere.error().message == "no memory");
   CHECK(pool.judge<int>(stop.get_token(), [](std::size_t) { return Result<int>(1); }).value() == 1);
 }
 
@@ -118,9 +141,11 @@ TEST_CASE("many threads: never more than lanes times depth at once") {
 
 TEST_CASE("how many candidates a GPU has at once follows the processors of the machine") {
   CHECK(candidates_per_gpu(2, 1) == 1);
-  CHECK(candidates_per_gpu(8, 1) == 2);
-  CHECK(candidates_per_gpu(16, 1) == 3);
+  CHECK(candidates_per_gpu(4, 1) == 2);
+  CHECK(candidates_per_gpu(8, 1) == 3);
   CHECK(candidates_per_gpu(128, 1) == 3);
-  CHECK(candidates_per_gpu(16, 4) == 1);
+  CHECK(candidates_per_gpu(16, 4) == 2);
+  CHECK(candidates_per_gpu(28, 4) == 3);
+  CHECK(candidates_per_gpu(8, 8) == 1);
   CHECK(candidates_per_gpu(0, 0) == 1);  // unknown
 }
