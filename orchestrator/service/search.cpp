@@ -228,13 +228,16 @@ Status drive(Service::Impl& impl, Run& run, std::int64_t limit, bool ignore_plat
         return impl.judge.judge(*run.opened.workload, (*asked)->canonical, run.opened.device, impl.best_of(run.campaign.id, (*asked)->best), own);
       };
       auto verdict = judge();
+      lock.lock();
+      // Looked at under the lock, under which results are recorded: none of another lane comes between this look and the record.
       for (int again = 0; again < kComparedAgain; ++again) {
         auto late = overtaken(impl, run, **asked, verdict);
         if (!late || !*late) break;
+        lock.unlock();
         verdict = judge();
+        lock.lock();
       }
       own.phase("other");
-      lock.lock();
       Status concluded = conclude(impl, run, **asked, std::move(verdict), ignore_plateau);
       if (!concluded && failed) failed = std::move(concluded);
       if (progress.report) report();
