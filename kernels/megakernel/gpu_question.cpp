@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kTimedTokens = 8;
 constexpr int kColdFactor = 4;  // weights below this many L2s are flushed between samples
+
 std::uint64_t fresh_seed() {
   std::random_device device;
   return std::uint64_t{device()} << 32 | device();
