@@ -172,8 +172,9 @@ TEST_CASE("best, groups and diffs") {
   CHECK(total == 120);
   const Json outcomes = must(results.grouped("outcome"));
   for (const Json& o : outcomes)
-    CHECK(o["experiments"] ==
-          std::count_if(lab.all.begin(), lab.all.end(), [&](const Experiment& e) { return to_string(*e.outcome) == o["outcome"]; }));
+    CHECK(o["experiments"] == std::count_if(lab.all.begin(), lab.all.end(), [&](const Experiment& e) {
+            return to_string(*e.outcome) == o["outcome"].get_ref<const std::string&>();
+          }));
   CHECK_FALSE(results.grouped("colour"));
   lab.run(1001, 70);
   lab.run(1002, 80);
