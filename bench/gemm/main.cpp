@@ -95,7 +95,6 @@ std::string label(const Config& c) {
     text += " l2" + std::to_string(static_cast<int>(c.l2_x)) + std::to_string(static_cast<int>(c.l2_y));
   if (c.producer == Producer::Warp) text += " pw";
   if (c.overlap) text += " ov";
-  if (c.pairs) text += " pr";
   if (c.defer) text += " df";
   if (c.l2_fetch != 256) text += " f" + std::to_string(c.l2_fetch);
   return text;

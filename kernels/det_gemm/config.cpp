@@ -77,7 +77,6 @@ struct BoolKnob {
 constexpr std::array kBoolKnobs = {
     BoolKnob{"swap", &Config::swap, "put output columns on the 64-row side of wgmma: less padding for few rows"},
     BoolKnob{"overlap", &Config::overlap, "set up while the stream's previous kernel drains (programmatic dependent launch)"},
-    BoolKnob{"pairs", &Config::pairs, "launch blocks that share nothing two a cluster, so that they stand on whole pairs of SMs"},
     BoolKnob{"defer", &Config::defer, "store a tile's outputs while the next tile's first blocks are computed, not before"},
 };
 

@@ -42,7 +42,6 @@ struct Config {
   int l2_fetch = 256;  // bytes that a miss of L2 brings in; 0: what was asked
   Producer producer = Producer::Warpgroup;
   bool overlap = false;  // set up while the stream's previous kernel drains (programmatic dependent launch)
-  bool pairs = false;    // launched two blocks a cluster that share nothing: they stand on whole pairs of SMs
   bool defer = false;    // outputs are packed and stored while the next tile's first blocks are computed
   bool operator==(const Config&) const = default;
 };

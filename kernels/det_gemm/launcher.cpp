@@ -5,7 +5,6 @@
 #include <source_location>
 #include <sstream>
 
-#include "core/base/integer.h"
 #include "kernels/det_gemm/driver_extras.h"
 
 namespace amk::det_gemm {
@@ -92,14 +91,14 @@ Result<CompiledGemm> CompiledGemm::load(const Plan& plan, std::span<const std::b
   AMK_TRY(registers, function.attribute(cuda::abi::FunctionAttribute::Registers));
   gemm.registers_ = registers;
   if (plan.smem_bytes > 48 * 1024) AMK_CHECK(function.allow_dynamic_shared(static_cast<int>(plan.smem_bytes)));
-  if (plan.launch_cluster > 1) {
+  if (plan.cluster > 1) {
     AMK_TRY(extras, driver_extras());
     LaunchAttributes attributes{};
-    const cuda::abi::LaunchConfig config = gemm.launch_config(plan.launch_cluster, nullptr, attributes);
+    const cuda::abi::LaunchConfig config = gemm.launch_config(plan.cluster, nullptr, attributes);
     int clusters = 0;
     AMK_CHECK(driver->check(extras->cuOccupancyMaxActiveClusters(&clusters, function.handle(), &config), "cuOccupancyMaxActiveClusters",
                             std::source_location::current()));
-    gemm.resident_blocks_ = clusters * plan.launch_cluster;
+    gemm.resident_blocks_ = clusters * plan.cluster;
   } else {
     AMK_TRY(per_sm, function.blocks_per_sm(plan.block_threads, static_cast<std::size_t>(plan.smem_bytes)));
     // A wgmma launch counts on one block an SM; room for a second is the next launch's.
@@ -115,9 +114,9 @@ Result<CompiledGemm> CompiledGemm::load(const Plan& plan, std::span<const std::b
 
 cuda::abi::LaunchConfig CompiledGemm::launch_config(std::int64_t blocks, cuda::abi::Stream stream, LaunchAttributes& attributes) const {
   unsigned count = 0;
-  if (plan_.launch_cluster > 1) {
+  if (plan_.cluster > 1) {
     attributes[count].id = cuda::abi::LaunchAttributeId::ClusterDimension;
-    attributes[count++].value.cluster = {static_cast<unsigned>(plan_.launch_cluster), 1, 1};
+    attributes[count++].value.cluster = {static_cast<unsigned>(plan_.cluster), 1, 1};
   }
   if (plan_.config.overlap) {
     attributes[count].id = cuda::abi::LaunchAttributeId::ProgrammaticStreamSerialization;
@@ -170,11 +169,9 @@ Status CompiledGemm::launch_wgmma(const Buffers& buffers, cuda::abi::Stream stre
   p.group = static_cast<std::uint32_t>(c.group);
   p.bands_along_n = c.raster == RasterAlong::N;
   p.wide_stores = plan_.wide_stores;
-  // Whole clusters: of a pair one block may have no tile.
-  const std::int64_t group = plan_.launch_cluster;
-  std::int64_t blocks = std::min<std::int64_t>(ceil_div(plan_.grid_limit, group) * group, resident_blocks_);
-  if (max_blocks > 0) blocks = std::min<std::int64_t>(blocks, std::max<std::int64_t>(max_blocks, group));
-  return enqueue(blocks / group * group, &p, stream);
+  std::int64_t blocks = std::min<std::int64_t>(plan_.grid_limit, resident_blocks_);
+  if (max_blocks > 0) blocks = std::min<std::int64_t>(blocks, std::max(max_blocks, plan_.cluster));
+  return enqueue(blocks / plan_.cluster * plan_.cluster, &p, stream);
 }
 
 Status CompiledGemm::launch_simple(const Buffers& buffers, cuda::abi::Stream stream) const {
@@ -207,7 +204,7 @@ Status CompiledGemm::launch(const Buffers& buffers, cuda::abi::Stream stream, in
   AMK_CHECK(check_alignment("x", buffers.x, plan_.storage.align_x));
   AMK_CHECK(check_alignment("y", buffers.y, plan_.storage.align_y));
   AMK_CHECK(check_alignment("out", buffers.out, plan_.storage.align_out));
-  AMK_CHECK(check_alignment("total_in", buffers.total_in, 4));
+  AMK_CHECK(check_alignment("total_in", buffers.total_in, plan_.shape.resumed ? std::clamp<std::int64_t>(plan_.storage.align_total, 4, 8) : 4));
   if (plan_.shape.resumed && buffers.total_in == 0) return bad_field("total_in", nullptr, "the sums that a resumed chain starts from");
   if (!plan_.shape.resumed && plan_.shape.chunk == 0 && buffers.total_in != 0)
     return bad_field("total_in", buffers.total_in, "null: this plan's chain starts at zero");

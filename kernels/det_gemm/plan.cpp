@@ -37,6 +37,11 @@ MapSpec operand_map(std::int64_t lines, std::int64_t k, bool k_major, std::int64
   return map;
 }
 
+// Sums lie dense in the order of the output.
+bool reads_sums_in_pairs(const Plan& plan) {
+  return plan.shape.resumed && !plan.config.swap && plan.shape.n % 2 == 0 && plan.storage.align_total % 8 == 0;
+}
+
 void plan_wgmma(Plan& plan, Defines& define) {
   const Config& c = plan.config;
   const Canonical& r = plan.roles;
@@ -45,7 +50,6 @@ void plan_wgmma(Plan& plan, Defines& define) {
   plan.architecture = "sm_90a";
   plan.block_threads = c.consumers * 128 + (c.producer == Producer::Warp ? 32 : 128);
   plan.cluster = c.cluster_m * c.cluster_n;
-  plan.launch_cluster = c.pairs ? 2 : plan.cluster;
   plan.tiles_m = ceil_div(ceil_div(r.m, c.tile_m), c.cluster_m);
   plan.tiles_n = ceil_div(ceil_div(r.n, c.tile_n), c.cluster_n);
   plan.grid_limit = plan.tiles_m * plan.tiles_n * plan.cluster;
@@ -87,6 +91,7 @@ void plan_wgmma(Plan& plan, Defines& define) {
   define("DEFER", c.defer ? std::min(c.tile_n / 64, 2) : 0);
   define("CHUNK_BLOCKS", plan.shape.chunk / c.tile_k);
   define("RESUMED", plan.shape.resumed);
+  define("SUM_PAIRS", reads_sums_in_pairs(plan));
   define("WGMMA_N", c.tile_n);
   define("WGMMA_REGS", c.tile_n / 2);
   for (int i = 1; i <= 4; ++i) define("WGMMA_REGS_PLUS_" + std::to_string(i), c.tile_n / 2 + i);
@@ -265,7 +270,6 @@ Json to_json(const Plan& plan) {
                {"architecture", plan.architecture},
                {"block_threads", plan.block_threads},
                {"cluster", plan.cluster},
-               {"launch_cluster", plan.launch_cluster},
                {"shared_bytes", plan.smem_bytes},
                {"tiles", {plan.tiles_m, plan.tiles_n}},
                {"k_blocks", plan.k_blocks},

@@ -19,7 +19,7 @@ namespace amk::det_gemm {
 // How the caller's buffers lie: what decides whether 16-byte copies are allowed. Strides in elements, alignments in bytes.
 struct Storage {
   std::int64_t stride_x = 0, stride_y = 0, stride_out = 0;
-  std::int64_t align_x = 256, align_y = 256, align_out = 256;
+  std::int64_t align_x = 256, align_y = 256, align_out = 256, align_total = 256;
   bool operator==(const Storage&) const = default;
 };
 Storage dense_storage(const Canonical& shape);
@@ -45,8 +45,7 @@ struct Plan {
   std::vector<std::pair<std::string, std::string>> defines;
   std::string architecture;  // "sm_90a"
   int block_threads = 0;
-  int cluster = 1;         // blocks that share tiles
-  int launch_cluster = 1;  // blocks of a cluster as launched
+  int cluster = 1;  // blocks
   std::int64_t smem_bytes = 0;
   std::int64_t tiles_m = 0, tiles_n = 0;  // of a cluster, in the kernel's roles
   std::int64_t k_blocks = 0;

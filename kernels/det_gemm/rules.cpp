@@ -37,7 +37,6 @@ Config neutral(const Config& c) {
                      .l2_fetch = 256,
                      .producer = Producer::Warpgroup,
                      .overlap = false,
-                     .pairs = false,
                      .defer = false};
   if (c.path == Path::Plain) return plain;
   n.consumers = plain.consumers;
@@ -48,7 +47,7 @@ Config neutral(const Config& c) {
   n.l2_x = n.l2_y = L2Hint::Normal;
   n.l2_fetch = plain.l2_fetch;
   n.producer = plain.producer;
-  n.overlap = n.pairs = n.defer = false;
+  n.overlap = n.defer = false;
   return n;
 }
 
@@ -63,7 +62,7 @@ bool slice_ok(int lines, bool k_major, int tile_k, int slices) { return (k_major
 const std::vector<Rule> kRules = {
     {"unused_knob",
      "a knob that the chosen path ignores stays at its neutral value (mma: consumers 1, cluster 1×1, epilogue direct, store_buffers 2, producer "
-     "warpgroup, overlap, pairs and defer false, l2.fetch 256; plain: tile 16×8×32, stages 2 as well)",
+     "warpgroup, overlap and defer false, l2.fetch 256; plain: tile 16×8×32, stages 2 as well)",
      [](const RuleInput& in) { return in.config == neutral(in.config); }},
     {"architecture", "wgmma and TMA exist on sm_90 only; mma.sync with bf16 on sm_80 and newer",
      [](const RuleInput& in) { return wgmma(in) ? in.target.sm_major == 9 && in.target.sm_minor == 0 : in.target.sm_major >= 8; }},
@@ -120,8 +119,6 @@ const std::vector<Rule> kRules = {
     {"shared_memory", "stages and staging buffers fit the shared memory of one block",
      [](const RuleInput& in) { return shared_bytes(in.config, roles_of(in.shape, in.config.swap)) <= in.target.smem_optin_bytes; }},
     {"cluster_size", "at most 8 blocks a cluster", [](const RuleInput& in) { return in.config.cluster_m * in.config.cluster_n <= 8; }},
-    {"pairs", "pairs are of blocks that share nothing: cluster 1×1",
-     [](const RuleInput& in) { return !in.config.pairs || in.config.cluster_m * in.config.cluster_n == 1; }},
     {"cluster_slices", "each block of a cluster copies whole 8-line atoms of the shared tile",
      [](const RuleInput& in) {
        if (!wgmma(in)) return true;
@@ -167,7 +164,6 @@ bool choice_can_serve(const RuleInput& in, std::string_view knob, const Json& ch
     return knob == "tile.k" && number <= 64;
   }
   if (knob == "tile.m") return number % 64 == 0;
-  if (knob == "pairs") return choice == false || std::min(in.shape.m, in.shape.n) <= 256;  // where blocks are fewer than SMs
   // The deepest stages pay for few tokens only; elsewhere they would be a quarter of all points, nearly none of which fits.
   if (knob == "tile.k" && number == 256 && std::min(in.shape.m, in.shape.n) > 64) return false;
   if (knob == "tile.k") return number % 64 == 0 && (in.shape.chunk == 0 || in.shape.chunk % number == 0);

@@ -28,8 +28,8 @@ Result<std::unique_ptr<Runner>> Runner::open(int ordinal, const Resources& resou
 
 Result<const CompiledGemm*> Runner::compile(const Plan& plan) {
   std::string key = canonical_dump(to_json(plan));  // the shape and the config; the rest is how the caller's buffers lie
-  for (const std::int64_t part :
-       {plan.storage.stride_x, plan.storage.stride_y, plan.storage.stride_out, plan.storage.align_x, plan.storage.align_y, plan.storage.align_out}) {
+  for (const std::int64_t part : {plan.storage.stride_x, plan.storage.stride_y, plan.storage.stride_out, plan.storage.align_x, plan.storage.align_y,
+                                  plan.storage.align_out, plan.storage.align_total}) {
     key += "/" + std::to_string(part);
   }
   if (const auto found = kernels_.find(key); found != kernels_.end()) return found->second.get();

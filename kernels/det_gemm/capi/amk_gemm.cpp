@@ -133,7 +133,7 @@ Result<Call> parse_call(const amk_gemm& handle, const amk_gemm_args& a, bool wit
   AMK_TRY(stride_x, stride_or_dense("left_stride", a.left_stride, dense_stride_x(shape)));
   AMK_TRY(stride_y, stride_or_dense("right_stride", a.right_stride, dense_stride_y(shape)));
   AMK_TRY(stride_out, stride_or_dense("out_stride", a.out_stride, shape.n));
-  call.storage = {stride_x, stride_y, stride_out, alignment_of(a.left), alignment_of(a.right), alignment_of(a.out)};
+  call.storage = {stride_x, stride_y, stride_out, alignment_of(a.left), alignment_of(a.right), alignment_of(a.out), alignment_of(a.total_in)};
   call.order = split_order(a.implementation);
   if (!with_pointers) return call;
   AMK_CHECK(check_pointer("left", a.left, shape.m * shape.k > 0, handle.gpu));

@@ -20,6 +20,7 @@
 //   DG_DEFER                          1: outputs are packed to bf16 and stored while the next tile's first blocks are computed
 //   DG_CHUNK_BLOCKS                   k blocks per chunk of the chunked class; 0 = one chain
 //   DG_RESUMED                        1: the chain starts from total_in
+//   DG_SUM_PAIRS                      1: and may read two neighbours at once
 //   DG_LOW_N, DG_HIGH_N               chunked: DG_TILE_N in two parts, added up in turn; DG_LOW_N = 0: at once
 //   DG_WGMMA_N = DG_TILE_N and DG_WGMMA_REGS… for wgmma.cuh; DG_REGISTERS_PRODUCER, DG_REGISTERS_CONSUMER
 #include "async.cuh"
@@ -210,11 +211,28 @@ __device__ __forceinline__ void store_tile(const HopperParams& p, float (&d)[kFr
   }
 }
 
-#if DG_CHUNK_BLOCKS
+#if DG_CHUNK_BLOCKS || DG_RESUMED
 __device__ __forceinline__ void load_total(const HopperParams& p, float (&total)[kFragments][kRegs], const BlockTile& tile, int consumer, int warp,
                                            int lane) {
 #pragma unroll
   for (int f = 0; f < kFragments; ++f) {
+#if DG_SUM_PAIRS
+    // Each load of a warp touches eight lines: two neighbours at once are half the loads. Which form it is must be known here: registers that two
+    // branches define make ptxas wait for each matrix instruction, and predicated loads into the same registers wait for each other (both measured).
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const u32 row = static_cast<u32>(tile.m + (consumer * kFragments + f) * 64 + warp * 16 + lane / 4 + half * 8);
+      const float* from = p.total_in + static_cast<i64>(row) * p.n;
+#pragma unroll
+      for (int j = 0; j < kRegs / 4; ++j) {
+        const u32 col = static_cast<u32>(tile.n + j * 8 + lane % 4 * 2);
+        float2 pair = make_float2(0.0f, 0.0f);
+        if (row < p.m && col < p.n) pair = *reinterpret_cast<const float2*>(from + col);
+        total[f][j * 4 + half * 2] = pair.x;
+        total[f][j * 4 + half * 2 + 1] = pair.y;
+      }
+    }
+#else
 #pragma unroll
     for (int i = 0; i < kRegs; ++i) {
       const u32 row = static_cast<u32>(tile.m + (consumer * kFragments + f) * 64 + warp * 16 + lane / 4 + i / 2 % 2 * 8);
@@ -222,54 +240,7 @@ __device__ __forceinline__ void load_total(const HopperParams& p, float (&total)
       const i64 at = DG_TRANSPOSED ? static_cast<i64>(col) * p.m + row : static_cast<i64>(row) * p.n + col;
       total[f][i] = p.total_in != nullptr && row < p.m && col < p.n ? p.total_in[at] : 0.0f;
     }
-  }
-}
 #endif
-#if DG_RESUMED
-// Predicated, not branched: registers that one branch or another defines make ptxas wait for each matrix instruction that uses them.
-__device__ __forceinline__ void load_pair(float& first, float& second, const float* from, i64 step, bool has_first, bool has_second, bool at_once) {
-  first = second = 0.0f;
-  asm volatile(
-      "{\n.reg .pred p, q, r;\n"
-      "setp.ne.b32 p, %4, 0;\nsetp.ne.b32 q, %5, 0;\nsetp.ne.b32 r, %6, 0;\n"
-      "@p ld.global.v2.f32 {%0, %1}, [%2];\n"
-      "@q ld.global.f32 %0, [%2];\n"
-      "@r ld.global.f32 %1, [%3];\n}\n"
-      : "+f"(first), "+f"(second)
-      : "l"(from), "l"(from + step), "r"(static_cast<int>(at_once && has_second)), "r"(static_cast<int>(!at_once && has_first)),
-        "r"(static_cast<int>(!at_once && has_second))
-      : "memory");
-}
-
-// A fragment's accumulators [kFrom, kEnd) of the chain, two neighbours at once where they lie so: each load of a warp touches eight lines. Rows from
-// `row` on, those below `rows`.
-template <int kFrom, int kEnd>
-__device__ __forceinline__ void load_sums(const HopperParams& p, float (&sums)[kRegs], u32 row, u32 rows, u32 col0, int lane) {
-  const bool pairs = !DG_TRANSPOSED && p.n % 2 == 0 && reinterpret_cast<u64>(p.total_in) % 8 == 0;
-  const i64 step = DG_TRANSPOSED ? p.m : 1;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const u32 at = row + lane / 4 + half * 8;
-    const float* from = p.total_in + (DG_TRANSPOSED ? at : static_cast<i64>(at) * p.n);
-#pragma unroll
-    for (int j = kFrom / 4; j < kEnd / 4; ++j) {
-      const u32 col = col0 + j * 8 + lane % 4 * 2;
-      load_pair(sums[j * 4 + half * 2], sums[j * 4 + half * 2 + 1], from + col * step, step, at < rows && col < p.n, at < rows && col + 1 < p.n,
-                pairs);
-    }
-  }
-}
-
-// The outputs of a fragment leave, and the sums that its next chain starts from take their registers, part by part: all SMs come to this point
-// together, and what is read should be under way while what is written is.
-template <int kPart>
-__device__ __forceinline__ void exchange_parts(const HopperParams& p, const OutputView& out, float (&d)[kRegs], u32 row, u32 col, u32 next_row,
-                                               u32 rows, u32 next_col, u32 staging, int lane, int& buffer) {
-  constexpr int kPartRegs = (DG_EPILOGUE == 0 ? 64 : kStagedColumns) / 2;
-  if constexpr (kPart < kStoreParts) {
-    store_part<kPart>(out, d, static_cast<int>(row), static_cast<int>(col), staging, lane, buffer);
-    load_sums < kPart *kPartRegs, (kPart + 1) * kPartRegs<kRegs ? (kPart + 1) * kPartRegs : kRegs>(p, d, next_row, rows, next_col, lane);
-    exchange_parts<kPart + 1>(p, out, d, row, col, next_row, rows, next_col, staging, lane, buffer);
   }
 }
 #endif
@@ -504,6 +475,11 @@ __device__ __forceinline__ void consume_tile(Consumer& c, const BlockTile& tile,
   }
 #endif
 #else
+#if DG_RESUMED
+  load_total(c.p, result, tile, c.consumer, c.warp, c.lane);
+#pragma unroll
+  for (int f = 0; f < kFragments; ++f) wgmma_pin(result[f]);  // read before the chain starts
+#endif
   consume_chain(c, 0, c.p.k_blocks, result);
 #endif
 }
@@ -523,35 +499,6 @@ __device__ __forceinline__ void consume(const HopperParams& p, const Place& plac
     stores.take(d[0], tile.m + first_row, tile.n);
   }
   stores.store_all();
-#elif DG_RESUMED
-  const u32 staging = smem + DG_STAGES * kStageBytes + static_cast<u32>(consumer * 4 + c.warp) * kStagingBytes;
-  const OutputView out{&p.out, p.out_pointer, p.out_stride, p.m, p.n, p.wide_stores != 0};
-  const u32 first_row = static_cast<u32>(consumer * kFragments * 64 + c.warp * 16);
-  int buffer = 0;
-  float d[kFragments][kRegs];
-  BlockTile tile{0, 0};
-  if (place.cluster < tiles) tile = block_tile(p, place, place.cluster);
-#pragma unroll
-  for (int f = 0; f < kFragments; ++f)
-    load_sums<0, kRegs>(p, d[f], static_cast<u32>(tile.m) + first_row + f * 64, p.m, static_cast<u32>(tile.n), c.lane);
-  for (u32 index = place.cluster; index < tiles; index += place.clusters) {
-#pragma unroll
-    for (int f = 0; f < kFragments; ++f) wgmma_pin(d[f]);  // read before the chain starts: else ptxas waits for each instruction of it
-    consume_chain(c, 0, p.k_blocks, d);
-    const bool more = index + place.clusters < tiles;
-    const BlockTile next = more ? block_tile(p, place, index + place.clusters) : tile;
-#pragma unroll
-    for (int f = 0; f < kFragments; ++f) {
-      const u32 row = static_cast<u32>(tile.m) + first_row + f * 64, next_row = static_cast<u32>(next.m) + first_row + f * 64;
-      if constexpr (DG_EPILOGUE == 2 || DG_TRANSPOSED) {
-        store_fragment(out, d[f], static_cast<int>(row), tile.n, staging, c.lane, buffer);
-        load_sums<0, kRegs>(p, d[f], next_row, more ? p.m : 0, static_cast<u32>(next.n), c.lane);
-      } else {
-        exchange_parts<0>(p, out, d[f], row, static_cast<u32>(tile.n), next_row, more ? p.m : 0, static_cast<u32>(next.n), staging, c.lane, buffer);
-      }
-    }
-    tile = next;
-  }
 #else
   int buffer = 0;  // of the TMA epilogue: goes round across tiles, so that the oldest box is the one waited for
   for (u32 index = place.cluster; index < tiles; index += place.clusters) {

@@ -112,11 +112,6 @@ const std::vector<Config>& all_configs() {
       deferred.defer = true;
       list.push_back(deferred);
     }
-    list.push_back(wgmma(128, 112, 64, 4, 2, 1, 1, Epilogue::Staged));
-    list.back().pairs = list.back().overlap = true;
-    list.back().producer = Producer::Warp;
-    list.push_back(wgmma(64, 32, 128, 4, 1, 1, 1, Epilogue::Direct, true));
-    list.back().pairs = true;
     list.push_back(mma(128, 128, 32, 4));
     list.push_back(mma(128, 64, 32, 2));
     list.push_back(mma(32, 256, 32, 3));

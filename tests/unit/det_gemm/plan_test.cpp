@@ -120,22 +120,23 @@ TEST_CASE("one producer warp: fewer threads, and only where accumulators leave i
   CHECK(refusal(few, mma) == "unused_knob");
 }
 
-TEST_CASE("pairs are launched two a cluster and share nothing") {
-  const Canonical shape{.m = 128, .n = 14336, .k = 4096, .y_k_contiguous = false};
-  Config c;
-  c.tile_n = 128, c.stages = 6, c.cluster_m = 1, c.epilogue = Epilogue::Staged;
-  const auto alone = make_plan(shape, dense_storage(shape), c, hopper());
-  c.pairs = true;
-  const auto pairs = make_plan(shape, dense_storage(shape), c, hopper());
-  REQUIRE(alone);
-  REQUIRE(pairs);
-  CHECK(alone->launch_cluster == 1);
-  CHECK(pairs->launch_cluster == 2);
-  CHECK(pairs->cluster == 1);
-  CHECK(pairs->defines == alone->defines);  // the same kernel
-  CHECK(replay(*pairs, 112) == replay(*alone, 112));
-  c.cluster_n = 2;
-  CHECK(refusal(shape, c) == "pairs");
+TEST_CASE("a resumed chain's sums are read in pairs where pairs are aligned in every row") {
+  const auto pairs = [](std::int64_t n, std::int64_t align_total, bool swap, bool resumed) {
+    const Canonical shape{.m = 256, .n = n, .k = 256, .x_k_contiguous = false, .y_k_contiguous = false, .out = OutType::Fp32, .resumed = resumed};
+    Config c;
+    c.tile_n = 128, c.cluster_m = 1, c.swap = swap, c.epilogue = Epilogue::Direct;
+    Storage storage{.stride_x = 256, .stride_y = 512, .stride_out = n};  // rows of y are padded: n may be odd
+    storage.align_total = align_total;
+    const auto plan = make_plan(shape, storage, c, hopper());
+    REQUIRE_MESSAGE(plan, (plan ? "" : plan.error().message));
+    return std::find_if(plan->defines.begin(), plan->defines.end(), [](const auto& d) { return d.first == "DG_SUM_PAIRS"; })->second;
+  };
+  CHECK(pairs(264, 256, false, true) == "1");
+  CHECK(pairs(264, 8, false, true) == "1");
+  CHECK(pairs(264, 4, false, true) == "0");
+  CHECK(pairs(263, 256, false, true) == "0");
+  CHECK(pairs(264, 256, true, true) == "0");
+  CHECK(pairs(264, 256, false, false) == "0");
 }
 
 TEST_CASE("a rejection carries the numbers") {
