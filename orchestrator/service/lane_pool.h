@@ -41,18 +41,18 @@ class LanePool {
       if (!lane && wanting && lane.error().kind == ErrorKind::Unavailable) return std::move(*wanting);
       if (!lane) return tl::unexpected<Error>(lane.error());
       Result<T> judged = on(*lane);
-      const bool moves = !judged && judged.error().kind == ErrorKind::Unavailable && lanes_.size() > 1;
-      if (moves) {
-        tried[*lane] = true;
-        if (gpu_is_broken(judged.error())) {
-          mark_broken(*lane, judged.error().message);
-        } else {
-          let_rest(*lane);
-          wanting = std::move(judged);
-        }
+      if (judged || judged.error().kind != ErrorKind::Unavailable || lanes_.size() == 1) {
+        give_back(*lane);
+        return judged;
+      }
+      tried[*lane] = true;
+      if (gpu_is_broken(judged.error())) {
+        mark_broken(*lane, judged.error().message);
+      } else {
+        let_rest(*lane);
+        wanting = std::move(judged);
       }
       give_back(*lane);
-      if (!moves) return judged;
     }
   }
 
