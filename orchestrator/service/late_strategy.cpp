@@ -1,16 +1,28 @@
 #include "orchestrator/service/late_strategy.h"
 
 #include <algorithm>
+#include <exception>
+#include <string>
+#include <system_error>
 #include <utility>
 
 namespace amk {
 
 LateStrategy::LateStrategy(const SearchSpace& space, std::vector<Point> start, std::function<Made(const std::stop_token&)> make)
     : archive_(space), start_(std::move(start)), ready_(done_.get_future().share()) {
-  maker_ = std::jthread([this, make = std::move(make)](const std::stop_token& stop) {
-    result_ = make(stop);
+  const auto run = [this, make = std::move(make)](const std::stop_token& stop) {
+    try {
+      result_ = make(stop);
+    } catch (const std::exception& e) {  // no memory: nothing may leave a thread
+      result_ = Made(fail(ErrorKind::Internal, std::string("the search could not be made: ") + e.what()));
+    }
     done_.set_value();
-  });
+  };
+  try {
+    maker_ = std::jthread(run);
+  } catch (const std::system_error&) {  // no thread to be had
+    run({});
+  }
 }
 
 void LateStrategy::wait() const { std::shared_future<void>(ready_).wait(); }

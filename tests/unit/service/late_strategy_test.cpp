@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <latch>
+#include <new>
 #include <thread>
 
 #include "core/base/json.h"
@@ -85,6 +86,14 @@ TEST_CASE("a strategy that cannot be made is an error when it is needed, not bef
     REQUIRE_FALSE(refused);
     CHECK(refused.error().kind == ErrorKind::Io);
   }
+}
+
+TEST_CASE("nothing leaves the thread of a maker") {
+  const SearchSpace s = space();
+  LateStrategy late(s, {}, [](const std::stop_token&) -> LateStrategy::Made { throw std::bad_alloc(); });
+  const auto refused = late.ask();
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().kind == ErrorKind::Internal);
 }
 
 TEST_CASE("a search that ends before its strategy was needed asks its maker to stop") {
