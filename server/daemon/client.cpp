@@ -12,7 +12,11 @@ namespace {
 
 tl::unexpected<Error> rpc_error_of(const Json& error) {
   const int code = error.value("code", 0);
-  const ErrorKind kind = code == static_cast<int>(mcp::RpcCode::InvalidParams) ? ErrorKind::InvalidArgument : ErrorKind::Internal;
+  const auto data = error.find("data");
+  const bool later = data != error.end() && data->is_object() && data->value("kind", std::string()) == "unavailable";
+  const ErrorKind kind = code == static_cast<int>(mcp::RpcCode::InvalidParams) ? ErrorKind::InvalidArgument
+                         : later                                               ? ErrorKind::Unavailable
+                                                                               : ErrorKind::Internal;
   return fail(kind, error.value("message", std::string("no message")), {{"code", code}});
 }
 

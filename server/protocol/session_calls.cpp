@@ -25,7 +25,7 @@ void SessionImpl::start(std::shared_ptr<Call> call, Json params) {
   const bool accepted = server_->executor.submit([self = shared_from_this(), this, call, params = std::move(params)] { run(call, params); });
   if (!accepted) {
     forget(*call);
-    call->fail({RpcCode::InternalError, "the server is shutting down", nullptr});
+    call->fail({RpcCode::InternalError, "the server is shutting down, or has no memory for a thread; ask again", {{"kind", "unavailable"}}});
   }
 }
 
