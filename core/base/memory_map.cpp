@@ -72,8 +72,8 @@ int take_guard(const void* data, std::size_t size) {
   if (!installed) return -1;
   for (std::size_t i = 0; i < kGuards; ++i) {
     if (guards[i].taken.load(std::memory_order_relaxed) || guards[i].taken.exchange(true)) continue;
-    guards[i].end.store(reinterpret_cast<std::uintptr_t>(data) + size, std::memory_order_release);
-    guards[i].begin.store(reinterpret_cast<std::uintptr_t>(data), std::memory_order_release);
+    guards[i].begin.store(reinterpret_cast<std::uintptr_t>(data));  // first: a range that ends at 0 is empty, one that begins there is everything
+    guards[i].end.store(reinterpret_cast<std::uintptr_t>(data) + size);
     return static_cast<int>(i);
   }
   return -1;

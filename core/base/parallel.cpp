@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -67,7 +67,7 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   for (int i = 1; i < wanted; ++i) {
     try {
       state_->workers.emplace_back([s = state_.get()] { s->work(); });
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {
       break;  // a process limit: fewer workers give the same results, later
     }
   }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <system_error>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -18,7 +18,7 @@ void parallel_for(std::int64_t count, int threads, const std::function<void(std:
   for (int i = 1; i < threads && i < count; ++i) {
     try {
       helpers.emplace_back(work);
-    } catch (const std::system_error&) {  // thread limit reached: fewer helpers, same result
+    } catch (const std::exception&) {  // thread limit reached: fewer helpers, same result
       break;
     }
   }

@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <iterator>
 #include <limits>
 #include <optional>
 #include <set>
-#include <system_error>
 #include <thread>
 
 #include "core/base/parallel.h"
 #include "core/base/random.h"
+#include "core/base/unexpected.h"
 #include "kernels/megakernel/logit_distance.h"
 
 namespace amk {
@@ -124,20 +125,24 @@ Result<std::unique_ptr<GpuOracle>> GpuOracle::create(const std::shared_ptr<const
   using Logits = std::vector<std::vector<float>>;
   const auto run = [&](auto& forward) -> Result<Logits> {
     constexpr int kAtOnce = 64;  // then a look at `stop`
-    Logits all;
-    for (int p = 0; p < reach; p += kAtOnce) {
-      if (stop.stop_requested()) return fail(ErrorKind::Cancelled, "cancelled while the oracle ran");
-      AMK_TRY(some, fed(forward, tokens, p, std::min(reach, p + kAtOnce), plan.positions));
-      std::move(some.begin(), some.end(), std::back_inserter(all));
+    try {
+      Logits all;
+      for (int p = 0; p < reach; p += kAtOnce) {
+        if (stop.stop_requested()) return fail(ErrorKind::Cancelled, "cancelled while the oracle ran");
+        AMK_TRY(some, fed(forward, tokens, p, std::min(reach, p + kAtOnce), plan.positions));
+        std::move(some.begin(), some.end(), std::back_inserter(all));
+      }
+      return all;
+    } catch (const std::exception& e) {  // no memory: nothing may leave a thread
+      return unexpected_failure("the oracle", e);
     }
-    return all;
   };
   // Side by side: some operators of a small model are too short to keep many cores busy.
   Result<Logits> low = Logits{};
   std::optional<std::jthread> beside;
   try {
     beside.emplace([&] { low = run(out->native_); });
-  } catch (const std::system_error&) {  // no thread to be had: one after the other
+  } catch (const std::exception&) {  // no thread to be had: one after the other
   }
   Result<Logits> expected = run(out->oracle_);
   if (beside)

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <system_error>
+#include <exception>
 #include <thread>
 
 #include "core/base/json.h"
+#include "core/base/unexpected.h"
 #include "core/target/cost_model.h"
 #include "kernels/evaluator/gpu_lock.h"
 #include "kernels/timed_verdict.h"
@@ -89,19 +90,28 @@ std::vector<std::jthread> GpuJudge::begin_ahead(const MegakernelWorkload& whole,
   Progress quiet;
   quiet.stop = progress.stop;
   try {
-    out.emplace_back([this, &whole, alone, quiet] {
+    // What fails here fails again where it is needed, and is told there.
+    const auto quietly = [](auto work) {
+      return [work = std::move(work)] {
+        try {
+          work();
+        } catch (const std::exception&) {  // no memory: nothing may leave a thread
+        }
+      };
+    };
+    out.emplace_back(quietly([this, &whole, alone, quiet] {
       if (alone != nullptr)
         (void)reference_of(*references_, *alone, quiet);
       else
         (void)references_of(*references_, whole, quiet);
-    });
-    out.emplace_back([this, &whole, quiet] {
+    }));
+    out.emplace_back(quietly([this, &whole, quiet] {
       const std::lock_guard one(mutex_);
       const auto lock = GpuLock::acquire(
           device_.uuid, options_.lock_limit, [&quiet] { return quiet.stop.stop_requested(); }, options_.lock_folder);
       if (lock) (void)open_model(whole, quiet);
-    });
-  } catch (const std::system_error&) {  // no thread to be had: then nothing is begun ahead
+    }));
+  } catch (const std::exception&) {  // no thread to be had: then nothing is begun ahead
   }
   return out;
 }
@@ -158,12 +168,12 @@ Result<bool> GpuJudge::prepare(Turn& turn, const Progress& progress) {
         asked = turn.alone != nullptr ? gpu_question(*references_, *turn.alone, device_.l2_bytes, quiet)
                                       : gpu_question(*references_, turn.whole, turn.steps, device_.l2_bytes, quiet);
       } catch (const std::exception& e) {  // no memory: nothing may leave a thread
-        asked = fail(ErrorKind::Internal, std::string("the question to the GPU failed: ") + e.what());
+        asked = unexpected_failure("the question to the GPU", e);
       }
     };
     try {
       asking.emplace(ask);
-    } catch (const std::system_error&) {  // no thread to be had
+    } catch (const std::exception&) {  // no thread to be had
       ask();
     }
     if (const Status compiled = compile(*built); !compiled) built = tl::unexpected<Error>(compiled.error());

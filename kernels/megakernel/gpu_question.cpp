@@ -1,10 +1,11 @@
 #include "kernels/megakernel/gpu_question.h"
 
 #include <algorithm>
+#include <exception>
 #include <random>
-#include <system_error>
 #include <thread>
 
+#include "core/base/unexpected.h"
 #include "core/target/cost_model.h"
 #include "kernels/megakernel/gpu_layout.h"
 #include "kernels/megakernel/logit_distance.h"
@@ -29,7 +30,7 @@ class Answers {
       : oracles_(std::move(oracles)), tokens_(std::move(tokens)) {
     try {
       thread_ = std::thread([this] { run(); });
-    } catch (const std::system_error&) {  // no thread to be had
+    } catch (const std::exception&) {  // no thread to be had
       run();
     }
   }
@@ -53,7 +54,7 @@ class Answers {
       if (!one) done_ = tl::unexpected<Error>(std::move(one).error());
     }
   } catch (const std::exception& e) {  // no memory: nothing may leave a thread
-    done_ = fail(ErrorKind::Internal, std::string("the oracle failed: ") + e.what());
+    done_ = unexpected_failure("the oracle", e);
   }
   std::vector<std::shared_ptr<GpuOracle>> oracles_;
   std::vector<std::vector<int>> tokens_;

@@ -19,7 +19,10 @@ Result<std::unique_ptr<CampaignService>> CampaignService::create(Store& store) {
 }
 
 CampaignService::CampaignService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-CampaignService::~CampaignService() { (void)impl_->charge_idle_time(); }
+CampaignService::~CampaignService() {
+  for (const CampaignId id : impl_->time->with_uncharged_time())
+    if (!impl_->charge_time(id)) break;
+}
 
 void CampaignService::on_end(std::function<void()> callback) { impl_->on_end = std::move(callback); }
 

@@ -198,23 +198,20 @@ CampaignService::Activity CampaignService::activity(CampaignId id) {
   return Activity(std::move(state));
 }
 
-// Time that no experiment's end has carried into the store.
-Status CampaignService::Impl::charge_idle_time() {
-  for (const CampaignId id : time->with_uncharged_time()) {
-    const std::int64_t us = time->take(id);
-    auto body = [id, us](sql::Connection& c) -> Result<bool> {
-      AMK_TRY(campaign, rows::load_campaign(c, id));
-      campaign.spent_us += us;
-      campaign.unattributed_us += us;
-      AMK_CHECK(transitions::advance(c, campaign, 0));
-      AMK_CHECK(rows::save_campaign(c, campaign));
-      return true;
-    };
-    const auto done = store.write<bool>("charging time", body);
-    if (!done) {
-      time->give_back(id, us);
-      return tl::unexpected<Error>(done.error());
-    }
+Status CampaignService::Impl::charge_time(CampaignId id) {
+  const std::int64_t us = time->take(id);
+  auto body = [id, us](sql::Connection& c) -> Result<bool> {
+    AMK_TRY(campaign, rows::load_campaign(c, id));
+    campaign.spent_us += us;
+    campaign.unattributed_us += us;
+    AMK_CHECK(transitions::advance(c, campaign, 0));
+    AMK_CHECK(rows::save_campaign(c, campaign));
+    return true;
+  };
+  const auto done = store.write<bool>("charging time", body);
+  if (!done) {
+    time->give_back(id, us);
+    return tl::unexpected<Error>(done.error());
   }
   return {};
 }

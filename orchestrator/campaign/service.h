@@ -45,7 +45,7 @@ struct CampaignService::Impl {
   // Experiments of which nobody will report any more: back to their queue, or lost. Returns how many.
   Result<int> release(std::string_view reason, std::int64_t boot);  // boot: what is over by then
   Status renew_held(std::int64_t boot);
-  Status charge_idle_time();
+  Status charge_time(CampaignId id);  // that no experiment's end has carried into the store
   // finish() and lose(): one transaction, then the account of time and the callback.
   Result<Recorded> end(std::shared_ptr<WorkerReport> report, std::string_view what);
 };

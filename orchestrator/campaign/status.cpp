@@ -205,9 +205,16 @@ Result<Json> CampaignService::status(std::optional<CampaignId> id) const {
 }
 
 Result<Json> CampaignService::next(CampaignId id) {
-  // A budget may have run out since the last experiment ended.
-  if (!impl_->store.disk_full()) AMK_CHECK(impl_->charge_idle_time());
-  AMK_TRY(picture, impl_->store.read<Picture>([id](sql::Connection& c) { return picture_of(c, id); }));
+  const auto look = [&] { return impl_->store.read<Picture>([id](sql::Connection& c) { return picture_of(c, id); }); };
+  AMK_TRY(picture, look());
+  // A budget may have run out since the last experiment ended. Only then is there something to write: a commit waits for the disk.
+  const CampaignInfo& info = picture.campaign.info;
+  if (info.state != CampaignState::Done && info.policy.budget_us &&
+      picture.campaign.spent_us + impl_->time->uncharged(id) >= *info.policy.budget_us && !impl_->store.disk_full()) {
+    AMK_CHECK(impl_->charge_time(id));
+    AMK_TRY(now, look());
+    picture = std::move(now);
+  }
   Json advice = advice_of(picture, impl_->store.disk_full());
   // Counts that move with every experiment belong to the advice: it is the same only when nothing happened.
   const std::string advice_id = "a" + hash128_hex(canonical_dump(advice) + "|" + std::to_string(picture.campaign.ended())).substr(0, 16);

@@ -8,7 +8,6 @@
 #include <fstream>
 #include <future>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <unordered_set>
 #include <utility>
@@ -237,7 +236,7 @@ void ResultFiles::catch_up_beside(std::chrono::milliseconds patience) {
       poke();
       done.set_value();
     });
-  } catch (const std::system_error&) {  // no thread to be had
+  } catch (const std::exception&) {  // no thread to be had
     poke();
     return;
   }

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <exception>
 #include <string>
-#include <system_error>
 #include <utility>
+
+#include "core/base/unexpected.h"
 
 namespace amk {
 
@@ -14,13 +15,13 @@ LateStrategy::LateStrategy(const SearchSpace& space, std::vector<Point> start, s
     try {
       result_ = make(stop);
     } catch (const std::exception& e) {  // no memory: nothing may leave a thread
-      result_ = Made(fail(ErrorKind::Internal, std::string("the search could not be made: ") + e.what()));
+      result_ = Made(unexpected_failure("making the search", e));
     }
     done_.set_value();
   };
   try {
     maker_ = std::jthread(run);
-  } catch (const std::system_error&) {  // no thread to be had
+  } catch (const std::exception&) {  // no thread to be had
     run({});
   }
 }

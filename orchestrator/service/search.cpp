@@ -1,12 +1,14 @@
 // The keep/revert loops: a strategy proposes, the judge judges, the campaign decides.
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <thread>
 
 #include "core/base/json.h"
+#include "core/base/unexpected.h"
 #include "orchestrator/service/begin.h"
 #include "orchestrator/service/impl.h"
 #include "orchestrator/service/late_strategy.h"
@@ -244,11 +246,21 @@ Status drive(Service::Impl& impl, Run& run, std::int64_t limit, bool ignore_plat
     }
   };
   const int lanes = run.opened.device == Device::Cuda ? impl.judge.lanes(run.opened.workload->target()) : 1;
-  if (lanes <= 1) {
-    lane();
-  } else {
-    std::vector<std::jthread> threads;
-    for (int i = 0; i < lanes; ++i) threads.emplace_back(lane);
+  const auto guarded = [&] {
+    try {
+      lane();
+    } catch (const std::exception& e) {  // no memory: nothing may leave a thread, and the lanes end together
+      const std::lock_guard lock(mutex);
+      if (failed) failed = unexpected_failure("the search", e);
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    try {
+      for (int i = 1; i < lanes; ++i) others.emplace_back(guarded);
+    } catch (const std::exception&) {  // no thread to be had: fewer at once
+    }
+    guarded();
   }
   return failed;
 }

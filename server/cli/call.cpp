@@ -14,6 +14,7 @@
 #include "server/cli/output.h"
 #include "server/daemon/client.h"
 #include "server/daemon/daemon.h"
+#include "server/daemon/error_json.h"
 #include "server/daemon/log.h"
 #include "server/protocol/server.h"
 #include "server/tools/app.h"
@@ -65,13 +66,7 @@ bool still_running(const Json& result) {
 // What amk_job says of a finished job, as the original call would have said it.
 Result<Json> unwrap(const Json& job) {
   if (job.value("state", "") == "done" && job.contains("result")) return job["result"];
-  if (job.contains("error") && job["error"].is_object()) {
-    const Json& e = job["error"];
-    ErrorKind kind = ErrorKind::Internal;
-    for (int k = 0; k <= static_cast<int>(ErrorKind::Internal); ++k)
-      if (to_string(static_cast<ErrorKind>(k)) == e.value("kind", "")) kind = static_cast<ErrorKind>(k);
-    return fail(kind, e.value("message", "the job failed"), e.value("data", Json::object()));
-  }
+  if (job.contains("error") && job["error"].is_object()) return daemon::error_of(job["error"]);
   return fail(ErrorKind::Cancelled, "the job ended as " + job.value("state", "unknown"), job);
 }
 

@@ -12,11 +12,10 @@ namespace {
 
 tl::unexpected<Error> rpc_error_of(const Json& error) {
   const int code = error.value("code", 0);
-  const auto data = error.find("data");
-  const bool later = data != error.end() && data->is_object() && data->value("kind", std::string()) == "unavailable";
-  const ErrorKind kind = code == static_cast<int>(mcp::RpcCode::InvalidParams) ? ErrorKind::InvalidArgument
-                         : later                                               ? ErrorKind::Unavailable
-                                                                               : ErrorKind::Internal;
+  const Json data = error.value("data", Json());
+  const ErrorKind kind = code == static_cast<int>(mcp::RpcCode::InvalidParams)
+                             ? ErrorKind::InvalidArgument
+                             : error_kind_of(data.is_object() ? data.value("kind", std::string()) : std::string());
   return fail(kind, error.value("message", std::string("no message")), {{"code", code}});
 }
 

@@ -45,8 +45,7 @@ class PeerOutlet final : public mcp::Outlet {
     } else {
       unsent_.append(rest);
     }
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t n = ::write(wake_fd_, &one, sizeof one);
+    wake();
   }
 
   // Sends on. What is still unsent.
@@ -60,6 +59,16 @@ class PeerOutlet final : public mcp::Outlet {
     std::lock_guard lock(mutex_);
     return unsent_.size();
   }
+  // Nothing will be said any more but what is unsent.
+  void say_no_more() {
+    std::lock_guard lock(mutex_);
+    said_all_ = true;
+    if (fd_ >= 0) wake();
+  }
+  bool finished() const {
+    std::lock_guard lock(mutex_);
+    return said_all_ && unsent_.empty();
+  }
   bool overflowed() const {
     std::lock_guard lock(mutex_);
     return overflowed_;
@@ -72,6 +81,10 @@ class PeerOutlet final : public mcp::Outlet {
   }
 
  private:
+  void wake() {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = ::write(wake_fd_, &one, sizeof one);
+  }
   std::size_t write_some(std::string_view bytes) {
     ssize_t n;
     do n = ::send(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -84,9 +97,30 @@ class PeerOutlet final : public mcp::Outlet {
   int fd_;
   const int wake_fd_;
   const std::size_t max_unsent_;
-  bool overflowed_ = false;
+  bool overflowed_ = false, said_all_ = false;
   std::string unsent_;
 };
+
+namespace {
+
+// Held by the peer while it sends, and by each of its requests until that is answered.
+class AnswersOutlet final : public mcp::Outlet {
+ public:
+  explicit AnswersOutlet(std::shared_ptr<PeerOutlet> out) : out_(std::move(out)) {}
+  ~AnswersOutlet() override { out_->say_no_more(); }
+  void send(const Json& message) override { out_->send(message); }
+
+ private:
+  const std::shared_ptr<PeerOutlet> out_;
+};
+
+// Whether the other end is gone, rather than only done with sending.
+bool hung_up(int fd) {
+  pollfd p{fd, 0, 0};
+  return ::poll(&p, 1, 0) > 0;
+}
+
+}  // namespace
 
 Connections::Connections(mcp::Server& server, int listen_fd, Options options)
     : server_(server),
@@ -115,7 +149,7 @@ void Connections::add(int fd, std::uint32_t events) {
 
 void Connections::watch(const Peer& peer) {
   epoll_event e{};
-  if (!peer.choked) e.events |= EPOLLIN | EPOLLRDHUP;
+  if (!peer.choked && peer.answers) e.events |= EPOLLIN | EPOLLRDHUP;
   if (peer.outlet->unsent_bytes() > 0) e.events |= EPOLLOUT;
   e.data.fd = peer.fd;
   ::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, peer.fd, &e);
@@ -143,7 +177,8 @@ void Connections::accept_all() {
     auto outlet = std::make_shared<PeerOutlet>(fd, wake_fd_, options_.max_unsent_bytes);
     outlet->send({{"amk_daemon", options_.hello}});
     auto session = server_.open(outlet);
-    peers_.emplace(fd, Peer{fd, mcp::LineFramer(server_.options().max_message_bytes), std::move(outlet), std::move(session)});
+    auto answers = std::make_shared<AnswersOutlet>(outlet);
+    peers_.emplace(fd, Peer{fd, mcp::LineFramer(server_.options().max_message_bytes), std::move(outlet), std::move(session), std::move(answers)});
     add(fd, EPOLLIN | EPOLLRDHUP);
   }
 }
@@ -175,6 +210,10 @@ void Connections::run_once() {
         peer.choked = false;
         readable = true;  // lines that came before it was choked may be waiting
       }
+      if (peer.outlet->finished()) {
+        drop(fd);
+        continue;
+      }
       watch(peer);
     }
     if (readable && !peer.choked) serve(peer);
@@ -184,18 +223,21 @@ void Connections::run_once() {
 void Connections::look_at_all() {
   std::uint64_t count_read;
   [[maybe_unused]] const ssize_t got = ::read(wake_fd_, &count_read, sizeof count_read);
-  std::vector<int> overflowed, unfinished;
+  std::vector<int> overflowed, unfinished, finished;
   for (auto& [fd, peer] : peers_) {
     if (peer.outlet->overflowed())
       overflowed.push_back(fd);
     else if (std::exchange(peer.unfinished, false))
       unfinished.push_back(fd);
+    else if (peer.outlet->finished())
+      finished.push_back(fd);
     if (peer.outlet->unsent_bytes() > 0) watch(peer);
   }
   for (int fd : overflowed) {
     log_line("warning", "connection dropped: the client does not read");
     drop(fd);
   }
+  for (int fd : finished) drop(fd);
   for (int fd : unfinished)
     if (const auto it = peers_.find(fd); it != peers_.end() && !it->second.choked) serve(it->second);
 }
@@ -227,10 +269,7 @@ void Connections::read_from(Peer& peer) {
       }
       auto line = peer.framer.next();
       if (!line) break;
-      if (*line)
-        handle_line(peer, **line);
-      else
-        peer.session->refuse(line->error());
+      take(peer, *std::move(line));
       if (retired_) return;
       if (std::chrono::steady_clock::now() < until) continue;
       peer.unfinished = true;
@@ -242,17 +281,27 @@ void Connections::read_from(Peer& peer) {
     const ssize_t n = ::recv(fd, buffer, sizeof buffer, MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (n == 0 && !hung_up(fd)) return sent_its_last(peer);
     if (n <= 0) return drop(fd);
     peer.framer.feed({buffer, static_cast<std::size_t>(n)});
   }
 }
 
-void Connections::handle_line(Peer& peer, const std::string& line) {
+void Connections::take(Peer& peer, Result<std::string> line) {
+  if (!line) return peer.session->refuse(line.error());
   if (!peer.greeted) {
     peer.greeted = true;
-    if (handle_greeting(peer, line)) return;
+    if (handle_greeting(peer, *line)) return;
   }
-  peer.session->receive(std::string_view(line));
+  peer.session->receive(std::string_view(*line), peer.answers);
+}
+
+// Its sending side is closed: a script's, which waits for what it asked (printf … | nc -N). It is dropped when that is said.
+void Connections::sent_its_last(Peer& peer) {
+  if (!peer.answers) return;
+  if (auto line = peer.framer.finish()) take(peer, *std::move(line));
+  peer.answers.reset();
+  watch(peer);
 }
 
 bool Connections::handle_greeting(Peer& peer, const std::string& line) {

@@ -50,15 +50,17 @@ class Connections {
     mcp::LineFramer framer;
     std::shared_ptr<PeerOutlet> outlet;
     std::shared_ptr<mcp::Session> session;
-    bool greeted = false;     // its first line was seen
-    bool choked = false;      // it does not read, and is not read until it does
-    bool unfinished = false;  // its turn ended before its lines did
+    std::shared_ptr<mcp::Outlet> answers;  // its requests hold it as well; null once it has sent its last
+    bool greeted = false;                  // its first line was seen
+    bool choked = false;                   // it does not read, and is not read until it does
+    bool unfinished = false;               // its turn ended before its lines did
   };
   void accept_all();
   void look_at_all();
   void serve(Peer& peer);
   void read_from(Peer& peer);
-  void handle_line(Peer& peer, const std::string& line);
+  void take(Peer& peer, Result<std::string> line);
+  void sent_its_last(Peer& peer);
   bool handle_greeting(Peer& peer, const std::string& line);
   void drop(int fd);
   void add(int fd, std::uint32_t events);

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <thread>
 
 #include "server/daemon/connections.h"
@@ -53,11 +54,15 @@ class Ready {
 
 // A handler that ignores its stop token must not keep a daemon that was told to go: the store survives being cut off.
 void exit_at_the_latest(std::chrono::seconds limit) {
-  std::thread([limit] {
-    std::this_thread::sleep_for(limit);
-    log_line("error", "handlers did not stop in time; exiting anyway");
-    ::_exit(1);
-  }).detach();
+  try {
+    std::thread([limit] {
+      std::this_thread::sleep_for(limit);
+      log_line("error", "handlers did not stop in time; exiting anyway");
+      ::_exit(1);
+    }).detach();
+  } catch (const std::exception&) {  // no thread to be had
+    ::alarm(static_cast<unsigned>(limit.count()));
+  }
 }
 
 constexpr std::chrono::seconds kWorkspaceLook{2};

@@ -5,6 +5,9 @@
 
 namespace amk::daemon {
 
+// By its name; what has none is Internal.
+ErrorKind error_kind_of(std::string_view name);
+
 // From {"kind", "message", "data"}; an unknown kind is Internal.
 tl::unexpected<Error> error_of(const Json& error);
 

@@ -246,7 +246,7 @@ void JobManager::run_queued(const std::shared_ptr<Impl>& impl) {
 }
 
 Result<JobSnapshot> JobManager::start(JobRequest request) {
-  std::vector<std::string> replaced;
+  std::string replaces;  // a job that is no answer, whose place this one takes
   std::unique_lock lock(impl_->mutex);
   if (impl_->stopping) return fail(ErrorKind::Unavailable, "the daemon is shutting down");
   if (!request.request_key.empty()) {
@@ -254,13 +254,12 @@ Result<JobSnapshot> JobManager::start(JobRequest request) {
       const JobSnapshot& job = impl_->jobs.at(known->second)->snapshot;
       const bool same = job.kind == request.kind && job.args == request.args;
       if (same && is_answer(job)) return job;
-      if (same)
-        replaced = impl_->evict(job.job_id);  // and its record, which holds the key
-      else
+      if (!same)
         return fail(
             ErrorKind::Conflict,
             "request_key " + request.request_key + " belongs to " + job.kind + " job " + job.job_id + ", which has other arguments; use another key",
             {{"field", "request_key"}, {"value", request.request_key}, {"job_id", job.job_id}});
+      replaces = job.job_id;
     }
   } else if (request.join_identical) {
     for (const auto& [id, job] : impl_->jobs)
@@ -268,6 +267,15 @@ Result<JobSnapshot> JobManager::start(JobRequest request) {
   }
   if (static_cast<int>(impl_->queue.size()) >= impl_->options.max_queued)
     return fail(ErrorKind::Unavailable, std::to_string(impl_->queue.size()) + " jobs are waiting already; cancel some or try again later");
+  if (impl_->threads < impl_->options.max_running) {
+    // It finds the job below in the queue: it waits for the lock.
+    ++impl_->threads;
+    try {
+      std::thread([impl = impl_] { run_queued(impl); }).detach();
+    } catch (const std::exception&) {  // no thread to be had: those that there are take it
+      if (--impl_->threads == 0) return fail(ErrorKind::Unavailable, "no memory for a thread; try again when other work on this machine has ended");
+    }
+  }
 
   auto job = std::make_shared<Job>();
   JobSnapshot& s = job->snapshot;
@@ -277,14 +285,10 @@ Result<JobSnapshot> JobManager::start(JobRequest request) {
   s.request_key = std::move(request.request_key);
   s.created_us = impl_->clock.wall_us();
   job->run = std::move(request.run);
-  job->replaces = std::move(replaced);
+  if (!replaces.empty()) job->replaces = impl_->evict(replaces);  // and its record, which holds the key
   impl_->jobs[s.job_id] = job;
   if (!s.request_key.empty()) impl_->by_key[s.request_key] = s.job_id;
   impl_->queue.push_back(job);
-  if (impl_->threads < impl_->options.max_running) {
-    ++impl_->threads;
-    std::thread([impl = impl_] { run_queued(impl); }).detach();
-  }
   return s;
 }
 

@@ -37,6 +37,8 @@ Result<fs::path> short_socket_path(const fs::path& workspace) {
   return folder / name;
 }
 
+bool is_folder_of_ours(std::string_view name) { return name == "logs" || name == "reports" || name == "traces" || name == "backups"; }
+
 // A workspace may come with a checkout of somebody's: a link of that name would lead what is written to a file of the user's elsewhere (daemon.out is
 // cut, the reserve is overwritten), and opening a FIFO would wait for ever. What else the user keeps there is his.
 Status no_strangers(const fs::path& folder, bool (*ours)(std::string_view)) {
@@ -46,7 +48,7 @@ Status no_strangers(const fs::path& folder, bool (*ours)(std::string_view)) {
     if (!ours(name)) continue;
     struct stat info {};
     if (::lstat(at->path().c_str(), &info) != 0) continue;
-    const bool is_folder = name == "logs" || name == "reports" || name == "traces";
+    const bool is_folder = is_folder_of_ours(name);
     // Whatever has the socket's name is taken away before another is made, and never opened.
     if (name == "daemon.sock" || (is_folder ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode))) continue;
     return fail(ErrorKind::InvalidArgument,
@@ -61,7 +63,7 @@ Status no_strangers(const fs::path& folder, bool (*ours)(std::string_view)) {
 bool names_of_workspace(std::string_view name) {
   for (const std::string_view prefix : {"store.", "results.", "corpus.", "reserve.", "daemon.", "workspace.", "http."})
     if (name.starts_with(prefix)) return true;
-  return name == "logs" || name == "reports" || name == "traces";
+  return is_folder_of_ours(name);
 }
 
 }  // namespace

@@ -105,8 +105,9 @@ std::vector<std::string> ShimState::fail_pending(const std::string& reason) {
   std::vector<std::string> replies;
   for (const auto& [id, method] : pending_)
     replies.push_back(canonical_dump(mcp::make_error(
-        Json::parse(id),
-        {kLost, reason + "; " + method + " was not answered and may be repeated (a job goes on only if the daemon still runs)", {{"retry", true}}})));
+        Json::parse(id), {kLost,
+                          reason + "; " + method + " was not answered and may be repeated (a job goes on only if the daemon still runs)",
+                          {{"kind", to_string(ErrorKind::Unavailable)}, {"retry", true}}})));
   pending_.clear();
   return replies;
 }

@@ -50,7 +50,7 @@ void Connection::finish_events(ExchangeImpl* from) {
   finished_ = true;
   keep_alive_.cancel();
   std::exchange(exchange_, nullptr)->over();
-  write(http10_ ? std::string() : "0\r\n\r\n");
+  write(http10_ ? std::string() : "0\r\n\r\n", true);
 }
 
 void Connection::keep_alive() {
@@ -63,9 +63,10 @@ void Connection::keep_alive() {
   });
 }
 
-void Connection::write(std::string text) {
+void Connection::write(std::string text, bool last) {
+  // A client that does not read. One message may be larger than that: its size is bounded where it is made.
+  if (!last && unsent_bytes_ > shared_->options.max_unsent_bytes) return drop();
   unsent_bytes_ += text.size();
-  if (unsent_bytes_ > shared_->options.max_unsent_bytes) return drop();  // a client that does not read
   unsent_.push_back(std::move(text));
   if (!writing_) write_next();
 }

@@ -2,6 +2,9 @@
 
 #include <sys/socket.h>
 
+#include <new>
+#include <system_error>
+
 #include "server/http/beast_exchange.h"
 
 namespace amk::http {
@@ -103,7 +106,20 @@ void Connection::on_body(ErrorCode problem) {
   answer_ = Answer::Pending;
   exchange_ = std::make_shared<ExchangeImpl>(shared_, shared_from_this());
   watch_for_close();
-  shared_->handler->handle(std::move(request_), exchange_);
+  try {
+    shared_->handler->handle(std::move(request_), exchange_);
+  } catch (const std::exception& e) {
+    failed(e);
+  }
+}
+
+// What nobody foresaw of one request (no memory, a mistake of ours) must not end the server of all.
+void Connection::failed(const std::exception& e) {
+  if (answer_ != Answer::Pending) return drop();
+  close_after_ = true;
+  const bool later = dynamic_cast<const std::bad_alloc*>(&e) != nullptr || dynamic_cast<const std::system_error*>(&e) != nullptr;
+  reply(nullptr, {later ? 503 : 500, "text/plain; charset=utf-8",
+                  std::string(later ? "no memory or thread for this: " : "failed unexpectedly: ") + e.what() + "\n"});
 }
 
 void Connection::watch_for_close() {

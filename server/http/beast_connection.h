@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -80,8 +81,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_head(ErrorCode problem);
   void read_body();
   void on_body(ErrorCode problem);
+  void failed(const std::exception& e);
   void watch_for_close();
-  void write(std::string text);
+  void write(std::string text, bool last = false);
   void write_next();
   void written();
   void send_and_close(int status, const std::string& text);

@@ -3,6 +3,7 @@
 // line feeds, both Content-Length and Transfer-Encoding, repeated lengths, spaces before colons.
 //
 // Here: listening, accepting, stopping. What happens on a connection is in beast_connection.h.
+#include <exception>
 #include <functional>
 #include <thread>
 
@@ -16,7 +17,14 @@ class BeastServer final : public Server {
   BeastServer(std::shared_ptr<Shared> shared, tcp::acceptor acceptor)
       : shared_(std::move(shared)), acceptor_(std::move(acceptor)), port_(acceptor_.local_endpoint().port()), pause_(shared_->io) {
     accept();
-    thread_ = std::thread([this] { shared_->io.run(); });
+    thread_ = std::thread([this] {
+      // What leaves a handler (no memory) costs its connection, which nothing holds any more.
+      for (bool ended = false; !ended;) try {
+          shared_->io.run();
+          ended = true;
+        } catch (const std::exception&) {
+        }
+    });
   }
   ~BeastServer() override { BeastServer::stop(); }
 
@@ -67,13 +75,16 @@ class BeastServer final : public Server {
         });
         return;
       }
-      ErrorCode ignored;
-      socket.set_option(tcp::no_delay(true), ignored);
-      const auto connection = std::make_shared<Connection>(shared_, std::move(socket));
-      if (shared_->count > shared_->options.max_connections)
-        connection->refuse_overload();
-      else
-        connection->start();
+      try {
+        ErrorCode ignored;
+        socket.set_option(tcp::no_delay(true), ignored);
+        const auto connection = std::make_shared<Connection>(shared_, std::move(socket));
+        if (shared_->count > shared_->options.max_connections)
+          connection->refuse_overload();
+        else
+          connection->start();
+      } catch (const std::exception&) {  // no memory for one more: it is hung up on
+      }
       accept();
     });
   }

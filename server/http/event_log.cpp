@@ -19,8 +19,18 @@ bool parse_event_id(const std::string& id, std::string& name, std::uint64_t& num
   return true;
 }
 
-EventLog::EventLog(std::string name, std::size_t max_events, std::size_t max_bytes)
-    : name_(std::move(name)), max_events_(max_events), max_bytes_(max_bytes) {}
+EventLog::EventLog(std::string name, std::size_t max_events, std::size_t max_bytes, std::shared_ptr<std::atomic<std::size_t>> kept)
+    : name_(std::move(name)), max_events_(max_events), max_bytes_(max_bytes), kept_(std::move(kept)) {}
+EventLog::~EventLog() { count(0, bytes_); }
+
+void EventLog::count(std::size_t added, std::size_t removed) {
+  bytes_ += added;
+  bytes_ -= removed;
+  if (kept_) {
+    *kept_ += added;
+    *kept_ -= removed;
+  }
+}
 
 std::string EventLog::text_of(const Event& e) const { return event_text(name_ + "-" + std::to_string(e.number), e.data); }
 
@@ -28,10 +38,10 @@ void EventLog::append(const std::string& data, bool last) {
   std::lock_guard lock(mutex_);
   if (complete_) return;
   events_.push_back({next_++, data});
-  bytes_ += data.size();
+  count(data.size(), 0);
   // The oldest go first: progress is worth less than the reply, which is the last.
   while (events_.size() > 1 && (events_.size() > max_events_ || bytes_ > max_bytes_)) {
-    bytes_ -= events_.front().data.size();
+    count(0, events_.front().data.size());
     events_.pop_front();
   }
   complete_ = last;
@@ -62,6 +72,17 @@ void EventLog::detach(const Exchange* exchange) {
 void EventLog::release() {
   std::lock_guard lock(mutex_);
   if (exchange_) std::exchange(exchange_, nullptr)->finish_events();
+}
+
+void EventLog::end() {
+  std::lock_guard lock(mutex_);
+  complete_ = true;
+  if (exchange_) std::exchange(exchange_, nullptr)->finish_events();
+}
+
+std::size_t EventLog::bytes() const {
+  std::lock_guard lock(mutex_);
+  return bytes_;
 }
 
 bool EventLog::attached() const {

@@ -1,6 +1,7 @@
 // Server-sent events that can be read again: what one stream of a session said, kept until the client has surely seen it. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -16,7 +17,10 @@ namespace amk::http {
 class EventLog {
  public:
   // `name` is part of every event's id and unique in the session.
-  EventLog(std::string name, std::size_t max_events = 512, std::size_t max_bytes = 4u << 20);
+  // `kept`: bytes that all logs together hold; null: nobody counts.
+  explicit EventLog(std::string name, std::size_t max_events = 512, std::size_t max_bytes = 4u << 20,
+                    std::shared_ptr<std::atomic<std::size_t>> kept = nullptr);
+  ~EventLog();
 
   // Sends an event on the current connection, if any, and keeps it. `last`: the stream is complete with it.
   void append(const std::string& data, bool last = false);
@@ -28,8 +32,11 @@ class EventLog {
   void detach(const Exchange* exchange);
   // Ends the connection but not the stream: the client comes back with the last id.
   void release();
+  // Nothing more will come, not even the reply.
+  void end();
   bool attached() const;
   bool complete() const;
+  std::size_t bytes() const;
 
  private:
   struct Event {
@@ -37,9 +44,11 @@ class EventLog {
     std::string data;
   };
   std::string text_of(const Event& e) const;
+  void count(std::size_t added, std::size_t removed);
 
   const std::string name_;
   const std::size_t max_events_, max_bytes_;
+  const std::shared_ptr<std::atomic<std::size_t>> kept_;
   mutable std::mutex mutex_;
   std::deque<Event> events_;
   std::size_t bytes_ = 0;

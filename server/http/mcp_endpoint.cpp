@@ -1,7 +1,10 @@
 #include "server/http/mcp_endpoint.h"
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
+#include <utility>
+#include <vector>
 
 #include "core/base/parse_json.h"
 #include "server/http/access.h"
@@ -14,6 +17,9 @@ namespace amk::http {
 namespace {
 
 using mcp::RpcCode;
+
+// Of event streams, for clients that come back for the rest.
+constexpr std::size_t kKeptOfSession = 8u << 20, kKeptOfAll = 64u << 20;
 
 Reply json_reply(int status, const Json& body) { return {status, "application/json", canonical_dump(body)}; }
 Reply rpc_error(int status, const Json& id, RpcCode code, const std::string& message, Json data = nullptr) {
@@ -127,14 +133,16 @@ class PostOutlet final : public mcp::Outlet, public std::enable_shared_from_this
     std::lock_guard lock(mutex_);
     if (!done_ && !streaming_ && may_stream_) open_stream();
   }
-  // The batch held no request, or the request was cancelled: nothing will come.
-  void nothing_to_say() {
+  // The request was cancelled, or all of the batch's were: nothing will come.
+  void dropped() override {
     std::lock_guard lock(mutex_);
     if (done_) return;
     done_ = true;
     if (!streaming_)
       exchange_->reply({202, "", ""});
-    else if (!log_)
+    else if (log_)
+      log_->end();
+    else
       exchange_->finish_events();
     finish();
   }
@@ -200,7 +208,9 @@ class GetOutlet final : public mcp::Outlet {
 
 // A session of the handshake era.
 struct McpEndpoint::HttpSession {
+  explicit HttpSession(std::shared_ptr<std::atomic<std::size_t>> kept_bytes) : kept(std::move(kept_bytes)) {}
   const std::string id = random_id(16);
+  const std::shared_ptr<std::atomic<std::size_t>> kept;
   const std::shared_ptr<EventLog> own = std::make_shared<EventLog>("g", 128, 1u << 20);
   std::shared_ptr<mcp::Session> session;
 
@@ -211,6 +221,7 @@ struct McpEndpoint::HttpSession {
   std::uint64_t next_log = 1;
 
   std::shared_ptr<EventLog> new_log() {
+    forget_answers(kKeptOfSession);
     std::lock_guard lock(mutex);
     constexpr std::size_t kKept = 64;
     while (order.size() >= kKept) {
@@ -219,7 +230,19 @@ struct McpEndpoint::HttpSession {
     }
     const std::string name = "p" + std::to_string(next_log++);
     order.push_back(name);
-    return logs[name] = std::make_shared<EventLog>(name);
+    return logs[name] = std::make_shared<EventLog>(name, 512, 4u << 20, kept);
+  }
+  // Of what was answered, keeps the newest bytes.
+  void forget_answers(std::size_t bytes) {
+    std::lock_guard lock(mutex);
+    std::size_t sum = 0;
+    for (std::size_t i = order.size(); i-- > 0;) {
+      const auto& log = logs[order[i]];
+      sum += log->bytes();
+      if (sum <= bytes || !log->complete()) continue;
+      logs.erase(order[i]);
+      order.erase(order.begin() + static_cast<std::ptrdiff_t>(i));
+    }
   }
   std::shared_ptr<EventLog> log(const std::string& name) {
     if (name == "g") return own;
@@ -230,6 +253,10 @@ struct McpEndpoint::HttpSession {
   void touch() {
     std::lock_guard lock(mutex);
     used = std::chrono::steady_clock::now();
+  }
+  std::chrono::steady_clock::time_point last_used() {
+    std::lock_guard lock(mutex);
+    return used;
   }
 };
 
@@ -289,9 +316,24 @@ void McpEndpoint::forget_idle() {
   for (const auto& s : ended) s->session->close();
 }
 
+// What clients that broke off may still ask for is bounded for all together: of the sessions that were used least lately it goes first.
+void McpEndpoint::forget_answers() {
+  if (*kept_ <= kKeptOfAll) return;
+  std::vector<std::pair<std::chrono::steady_clock::time_point, std::shared_ptr<HttpSession>>> all;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, s] : sessions_) all.emplace_back(s->last_used(), s);
+  }
+  std::sort(all.begin(), all.end());
+  for (const auto& [used, s] : all) {
+    s->forget_answers(0);
+    if (*kept_ <= kKeptOfAll / 2) return;
+  }
+}
+
 std::shared_ptr<McpEndpoint::HttpSession> McpEndpoint::open_session() {
   forget_idle();
-  auto session = std::make_shared<HttpSession>();
+  auto session = std::make_shared<HttpSession>(kept_);
   session->session = server_->open(std::make_shared<GetOutlet>(session->own));
   return session;
 }
@@ -383,7 +425,10 @@ void McpEndpoint::post_legacy(const Request& request, Json message, const std::s
   const auto outlet = std::make_shared<PostOutlet>(exchange, false, accepts(request, "text/event-stream"), streams_);
   const std::string revision = session->session->protocol_version();
   // Older clients take an event without data for a broken message.
-  if (!initialize) outlet->keep(session->new_log(), revision >= "2025-11-25");
+  if (!initialize) {
+    forget_answers();
+    outlet->keep(session->new_log(), revision >= "2025-11-25");
+  }
   if (initialize) outlet->add_header("Mcp-Session-Id", session->id);
   exchange->on_closed([outlet] { outlet->closed(); });  // no cancellation: the client may come back for the rest
   session->session->receive(std::move(message), outlet);

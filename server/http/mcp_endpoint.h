@@ -2,6 +2,7 @@
 // headers that mirror the body in 2026-07-28.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -46,10 +47,12 @@ class McpEndpoint : public std::enable_shared_from_this<McpEndpoint> {
   std::shared_ptr<HttpSession> find(const std::string& id);
   std::shared_ptr<HttpSession> open_session();
   void forget_idle();
+  void forget_answers();
 
   const std::shared_ptr<mcp::Server> server_;
   const McpOptions options_;
   const std::shared_ptr<StreamCount> streams_;
+  const std::shared_ptr<std::atomic<std::size_t>> kept_ = std::make_shared<std::atomic<std::size_t>>(0);  // bytes of streams
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<HttpSession>> sessions_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace amk::mcp {
 namespace {
@@ -55,12 +56,18 @@ void Call::finish(const Json& message) {
 void Call::reply(Json result) { finish(make_result(info_.id, std::move(result))); }
 void Call::fail(const RpcError& error) { finish(make_error(info_.id, error)); }
 
-void Call::drop() {
+bool Call::drop() {
+  bool was_open = false;
   {
     std::lock_guard lock(mutex_);
-    open_ = false;
+    was_open = std::exchange(open_, false);
   }
   request_stop();
+  return was_open;
+}
+
+void Call::cancel() {
+  if (drop()) outlet_->dropped();
 }
 
 void Call::request_stop() { stop_.request_stop(); }

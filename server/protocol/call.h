@@ -47,7 +47,8 @@ class Call final : public RequestContext {
 
   void reply(Json result);
   void fail(const RpcError& error);
-  void drop();          // cancelled: no reply
+  bool drop();          // no reply; false: there was one already
+  void cancel();        // by the client: its outlet hears of it
   void request_stop();  // also what cancellation does
   bool open() const;
 

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -53,8 +54,8 @@ bool Executor::submit(std::function<void()> work) {
     ++impl_->threads;
     try {
       std::thread([impl = impl_.get()] { impl->loop(); }).detach();
-    } catch (const std::system_error&) {
-      // Out of threads: the ones that exist take the work, if there are any.
+    } catch (const std::exception&) {
+      // Out of threads or memory: the ones that exist take the work, if there are any.
       if (--impl_->threads == 0) {
         impl_->queue.pop_back();
         return false;

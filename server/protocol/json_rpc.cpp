@@ -13,6 +13,8 @@ Message invalid(Message m, std::string problem) {
 
 }  // namespace
 
+RpcError unavailable(std::string message) { return {RpcCode::InternalError, std::move(message), {{"kind", to_string(ErrorKind::Unavailable)}}}; }
+
 Message classify(Json message) {
   Message m;
   if (!message.is_object()) return invalid(std::move(m), "a message is a JSON object");

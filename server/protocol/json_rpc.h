@@ -27,6 +27,9 @@ struct RpcError {
   Json data;  // null: none
 };
 
+// What may be had later (threads, room for one more): data.kind says "unavailable", as a tool's own error does.
+RpcError unavailable(std::string message);
+
 enum class MessageKind { Request, Notification, Response, Invalid };
 
 // One message, taken apart. `id` is a string or an integer; null when there is none or it could not be read.

@@ -21,6 +21,8 @@ class Outlet {
   virtual void send(const Json& message) = 0;
   // Lets go of the connection, where messages can be fetched later by another: RequestContext::release_stream().
   virtual void release() {}
+  // A request whose reply was to come here was cancelled: it gets none.
+  virtual void dropped() {}
 };
 
 class Session;

@@ -11,7 +11,10 @@ class BatchOutlet final : public Outlet {
  public:
   explicit BatchOutlet(std::shared_ptr<Outlet> out) : out_(std::move(out)) {}
   ~BatchOutlet() override {
-    if (!replies_.empty()) out_->send(replies_);
+    if (!replies_.empty())
+      out_->send(replies_);
+    else
+      out_->dropped();
   }
   void send(const Json& message) override {
     if (message.contains("method")) {
@@ -201,7 +204,7 @@ void SessionImpl::handle_notification(const Message& m) {
     listeners_.erase(id->dump());
     if (const auto it = calls_.find(id->dump()); it != calls_.end()) call = it->second;
   }
-  if (call) call->drop();
+  if (call) call->cancel();
 }
 
 void SessionImpl::handle_response(Message m) {

@@ -1,31 +1,30 @@
 // Requests that run on the pool: start, watch, finish.
+#include <optional>
+
+#include "core/base/unexpected.h"
 #include "server/protocol/session.h"
 
 namespace amk::mcp {
 
 void SessionImpl::start(std::shared_ptr<Call> call, Json params) {
   const std::string key = call->info().id.dump();
-  std::string problem;
+  std::optional<RpcError> problem;
   {
     std::lock_guard lock(mutex_);
     if (closed_) return;
     if (calls_.contains(key) || listeners_.contains(key))
-      problem = "id " + key + " belongs to a request that is not answered yet";
+      problem = RpcError{RpcCode::InvalidRequest, "id " + key + " belongs to a request that is not answered yet", nullptr};
     else if (static_cast<int>(calls_.size()) >= server_->options.max_requests_per_session)
-      problem = std::to_string(calls_.size()) + " requests are in flight, which is the limit; wait for some to be answered";
+      problem = unavailable(std::to_string(calls_.size()) + " requests are in flight, which is the limit; wait for some to be answered");
     else
       calls_[key] = call;
   }
-  if (!problem.empty()) {
-    // Through the call's own gate, though it was never registered: one reply.
-    call->fail({problem.starts_with("id ") ? RpcCode::InvalidRequest : RpcCode::InternalError, problem, nullptr});
-    return;
-  }
+  if (problem) return call->fail(*problem);  // through the call's own gate, though it was never registered: one reply
   watch(call);
   const bool accepted = server_->executor.submit([self = shared_from_this(), this, call, params = std::move(params)] { run(call, params); });
   if (!accepted) {
     forget(*call);
-    call->fail({RpcCode::InternalError, "the server is shutting down, or has no memory for a thread; ask again", {{"kind", "unavailable"}}});
+    call->fail(unavailable("the server is shutting down, or has no memory for a thread; ask again"));
   }
 }
 
@@ -40,9 +39,10 @@ void SessionImpl::run(const std::shared_ptr<Call>& call, const Json& params) {
     if (method == "prompts/get") return finish(*call, get_prompt(*server_, params, *call));
     finish(*call, complete(*server_, params, revision));
   } catch (const std::exception& e) {  // out of memory, or JSON that a handler built wrongly
-    server_->log("error", method + " failed unexpectedly: " + e.what());
+    const Error why = unexpected_failure(method, e).value();
+    server_->log("error", why.message);
     forget(*call);
-    call->fail({RpcCode::InternalError, method + " failed unexpectedly: " + e.what(), nullptr});
+    call->fail({RpcCode::InternalError, why.message, {{"kind", to_string(why.kind)}}});
   }
 }
 
@@ -100,7 +100,9 @@ void SessionImpl::watch(const std::shared_ptr<Call>& call) {
     server_->timer.at(now + duration_cast<Duration>(duration<double>(deadline_s)), [weak = std::weak_ptr(call), deadline_s] {
       const auto alive = weak.lock();
       if (!alive) return;
-      alive->fail({RpcCode::InternalError, "the call did not end within " + std::to_string(deadline_s) + " s and was stopped", nullptr});
+      alive->fail({RpcCode::InternalError,
+                   "the call did not end within " + std::to_string(deadline_s) + " s and was stopped",
+                   {{"kind", to_string(ErrorKind::Timeout)}}});
       alive->request_stop();
     });
 }

@@ -51,7 +51,8 @@ MethodResult SessionImpl::subscribe(const Json& params, bool on) {
     return rpc_fail(RpcCode::ResourceNotFoundLegacy, "no resource " + uri->get<std::string>(), {{"uri", *uri}});
   std::lock_guard lock(mutex_);
   constexpr std::size_t kMaxSubscriptions = 256;
-  if (on && subscriptions_.size() >= kMaxSubscriptions) return rpc_fail(RpcCode::InternalError, "256 subscriptions are the limit of one connection");
+  if (on && subscriptions_.size() >= kMaxSubscriptions)
+    return tl::unexpected<RpcError>(unavailable("256 subscriptions are the limit of one connection"));
   if (on)
     subscriptions_.insert(uri->get<std::string>());
   else
@@ -61,7 +62,8 @@ MethodResult SessionImpl::subscribe(const Json& params, bool on) {
 
 void SessionImpl::listen(const CallInfo& info, const Json& params, const std::shared_ptr<Outlet>& outlet) {
   const auto filter = params.find("notifications");
-  auto refuse_with = [&](RpcCode code, const std::string& why) { outlet->send(make_error(info.id, {code, why, nullptr})); };
+  auto answer = [&](const RpcError& why) { outlet->send(make_error(info.id, why)); };
+  auto refuse_with = [&](RpcCode code, const std::string& why) { answer({code, why, nullptr}); };
   if (filter == params.end() || !filter->is_object())
     return refuse_with(RpcCode::InvalidParams, "params.notifications must be an object that names the wanted notifications");
   Listener listener{outlet, info.id, {}, {}};
@@ -88,7 +90,7 @@ void SessionImpl::listen(const CallInfo& info, const Json& params, const std::sh
   if (calls_.contains(key) || listeners_.contains(key))
     return refuse_with(RpcCode::InvalidRequest, "id " + key + " belongs to a request that is not answered yet");
   if (listeners_.size() >= static_cast<std::size_t>(server_->options.max_requests_per_session))
-    return refuse_with(RpcCode::InternalError, "too many subscriptions on this connection");
+    return answer(unavailable("too many subscriptions on this connection"));
   // Under the lock, so that no update overtakes the acknowledgement.
   outlet->send(make_notification("notifications/subscriptions/acknowledged",
                                  {{"_meta", {{kMetaSubscriptionId, info.id}}}, {"notifications", std::move(honoured)}}));

@@ -1,6 +1,7 @@
 #include "server/protocol/timer.h"
 
 #include <condition_variable>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -50,7 +51,10 @@ std::uint64_t Timer::at(Time when, std::function<void()> work) {
   if (impl_->stopping) return id;
   impl_->due.emplace(std::pair{when, id}, std::move(work));
   impl_->when_of.emplace(id, when);
-  if (!impl_->thread.joinable()) impl_->thread = std::thread([impl = impl_.get()] { impl->loop(); });
+  if (!impl_->thread.joinable()) try {
+      impl_->thread = std::thread([impl = impl_.get()] { impl->loop(); });
+    } catch (const std::exception&) {  // no thread to be had: the next call tries again, and what is due by then is late
+    }
   impl_->changed.notify_one();
   return id;
 }

@@ -9,6 +9,7 @@
 #include "core/base/resources.h"
 #include "orchestrator/service/local_judge.h"
 #include "orchestrator/store/job_records.h"
+#include "server/daemon/error_json.h"
 #include "server/daemon/log.h"
 
 namespace amk {
@@ -57,15 +58,7 @@ class StoreJournal final : public JobJournal {
     for (JobState s : {JobState::Queued, JobState::Running, JobState::Done, JobState::Failed, JobState::Cancelled, JobState::Lost})
       if (to_string(s) == state) job.state = s;
     if (d.contains("result")) job.result = d["result"];
-    if (d.contains("error") && d["error"].is_object()) {
-      const Json& e = d["error"];
-      Error error;
-      error.message = e.value("message", "");
-      error.data = e.value("data", Json::object());
-      for (int k = 0; k <= static_cast<int>(ErrorKind::Internal); ++k)
-        if (to_string(static_cast<ErrorKind>(k)) == e.value("kind", "")) error.kind = static_cast<ErrorKind>(k);
-      job.error = std::move(error);
-    }
+    if (d.contains("error") && d["error"].is_object()) job.error = daemon::error_of(d["error"]).value();
     return job;
   }
   JobRecords records_;

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -306,6 +307,42 @@ TEST_CASE("another user's or a raw connection: a greeting first, then MCP; the s
   auto raw = mcp::fd_transport(*fd, *fd);
   raw->send(R"({"jsonrpc":"2.0","id":1,"method":"ping"})");
   CHECK(Json::parse(**raw->receive())["id"] == 1);
+}
+
+TEST_CASE("who closes only his sending side gets what he asked for, then the end; who hangs up is forgotten") {
+  Workspace w;
+  Process p(shim(w));
+  initialize(p);
+  const auto paths = daemon::prepare_paths(w.path());
+  const std::string slow =
+      R"({"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"slow","arguments":{"seconds":0.2},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}})";
+  // The last line lacks its end, as what a script prints may.
+  for (const std::string& text : {slow + "\n" + slow.substr(0, 22) + "8" + slow.substr(23), std::string(), slow.substr(0, 40)}) {
+    auto fd = daemon::connect_only(*paths);
+    REQUIRE(fd);
+    REQUIRE(::send(*fd, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()));
+    ::shutdown(*fd, SHUT_WR);
+    auto raw = mcp::fd_transport(*fd, *fd);
+    std::vector<Json> told;
+    while (auto line = *raw->receive()) told.push_back(Json::parse(*line));
+    if (text.size() > 100) {
+      REQUIRE(told.size() == 2);
+      for (const Json& m : told) CHECK(m["result"]["structuredContent"]["slept_s"] == 0.2);
+      CHECK(told[0]["id"].get<int>() + told[1]["id"].get<int>() == 15);
+    } else {
+      CHECK(told.size() == (text.empty() ? 0u : 1u));
+    }
+  }
+  auto gone = daemon::connect_only(*paths);
+  REQUIRE(gone);
+  const std::string long_one = slow.substr(0, slow.find("0.2")) + "600" + slow.substr(slow.find("0.2") + 3) + "\n";
+  REQUIRE(::send(*gone, long_one.data(), long_one.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(long_one.size()));
+  ::shutdown(*gone, SHUT_WR);
+  const auto clients = [&] { return (*daemon::control(*paths, {{"info", true}}))["clients"].get<int>(); };
+  CHECK(eventually([&] { return clients() == 3; }));  // the shim, this one, who asks
+  ::close(*gone);
+  CHECK(eventually([&] { return clients() == 2; }));
+  CHECK(call(p, 9, "counter")["n"] == 1);
 }
 
 TEST_CASE("the CLI's client: results, errors with kind and data, progress, cancellation, a daemon that left between calls") {

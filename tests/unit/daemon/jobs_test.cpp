@@ -9,7 +9,10 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/no_threads.h"
+
 using namespace amk;
+using amk::testing::NoThreads;
 
 namespace {
 
@@ -166,6 +169,36 @@ TEST_CASE("bounds: running, queued, kept") {
   for (const std::string& id : ids)
     if (auto s = jobs.wait(id, 20)) CHECK(s->state == JobState::Done);
   CHECK(jobs.list().size() == 4);  // the oldest of five is forgotten
+}
+
+TEST_CASE("a job that cannot begin leaves nothing behind: neither where no thread is to be had, nor where too many wait") {
+  Gate gate;
+  JobManager jobs({.max_running = 1, .max_queued = 1});
+  const auto start = [&](const char* key, std::function<Result<Json>(JobContext&)> run) {
+    return jobs.start({.kind = "k", .request_key = key, .run = std::move(run)});
+  };
+  for (int i = 0; i < 3; ++i) {  // more often than jobs run at a time
+    const NoThreads none;
+    CHECK(start("key", gives(1)).error().kind == ErrorKind::Unavailable);
+    CHECK(jobs.list().empty());
+    CHECK(jobs.active() == 0);
+  }
+  CHECK(jobs.wait(start("key", gives(1))->job_id, 60)->result == 1);
+
+  const std::string running = start("running", gate.job(1))->job_id;
+  while (gate.started == 0) std::this_thread::yield();
+  const std::string cancelled = start("again", gives(2))->job_id;
+  jobs.cancel(cancelled);
+  {
+    const NoThreads none;  // whoever runs takes it
+    CHECK(start("waiting", gives(3)));
+  }
+  // What a refused call would have taken the place of can still be asked for.
+  CHECK(start("again", gives(2)).error().kind == ErrorKind::Unavailable);
+  CHECK(jobs.get(cancelled)->state == JobState::Cancelled);
+  gate.open();
+  CHECK(jobs.wait(running, 60)->state == JobState::Done);
+  CHECK(jobs.wait(start("waiting", gives(3))->job_id, 60)->result == 3);
 }
 
 TEST_CASE("of many who wait as many do as may; the others are answered at once, and nobody's thread is lost") {

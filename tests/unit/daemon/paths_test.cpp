@@ -80,7 +80,7 @@ TEST_CASE("a link, a FIFO or a folder under a name of ours is refused by name; w
       CHECK(prepare_paths(w));
     }
   }
-  for (const char* name : {"logs", "reports", "traces"}) {
+  for (const char* name : {"logs", "reports", "traces", "backups"}) {
     CAPTURE(name);
     fs::remove_all(w / name);
     fs::create_directory_symlink(theirs, w / name);

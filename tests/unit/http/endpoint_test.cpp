@@ -167,6 +167,88 @@ TEST_CASE("legacy: a broken stream does not cancel, and is resumed from its last
   CHECK(f.ask("GET", f.initialize() + "Last-Event-ID: " + id + "\r\n", nullptr)->status() == 404);
 }
 
+TEST_CASE("legacy: a call that its client cancels ends its answer: the stream, or a status without a body") {
+  Fixture f;
+  const std::string session = f.initialize();
+  const auto cancel = [&](int id) {
+    CHECK(f.ask("POST", session, {{"jsonrpc", "2.0"}, {"method", "notifications/cancelled"}, {"params", {{"requestId", id}}}})->status() == 202);
+  };
+  RawClient stream(f.service->port()), plain(f.service->port()), batch(f.service->port());
+  stream.send(f.request("POST", session + "Connection: close\r\n", call(5, "slow", {{"seconds", 600}}).dump()));
+  const std::string id = last_event_id(stream.read_until("id: "));
+  cancel(5);
+  stream.read_all();
+  CHECK(stream.ended);
+  CHECK(stream.got.ends_with("0\r\n\r\n"));
+  // Asked for again there is its end.
+  const auto again = f.ask("GET", session + "Last-Event-ID: " + id + "\r\n", nullptr);
+  CHECK(again->status() == 200);
+  CHECK(again->got.ends_with("0\r\n\r\n"));
+
+  const std::string body = call(6, "slow", {{"seconds", 600}}).dump();
+  plain.send("POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nConnection: close\r\n" + session +
+             "Content-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  // Until it is known to the session a cancellation has nothing to cancel.
+  for (int i = 0; i < 20 && !plain.ended; ++i) {
+    cancel(6);
+    plain.read_all(100);
+  }
+  CHECK(plain.status() == 202);
+
+  const std::string old = f.initialize("2025-03-26");
+  batch.send(f.request("POST", old + "Connection: close\r\n", Json::array({call(7, "slow", {{"seconds", 600}})}).dump()));
+  batch.read_until("text/event-stream");
+  f.ask("POST", old, {{"jsonrpc", "2.0"}, {"method", "notifications/cancelled"}, {"params", {{"requestId", 7}}}});
+  batch.read_all();
+  CHECK(batch.ended);
+}
+
+TEST_CASE("legacy: what is kept for clients that come back is bounded by bytes; the newest stays") {
+  auto definition = amk::testing::fake_definition();
+  for (mcp::ToolSpec& tool : definition.tools)
+    if (tool.name == "big")
+      tool.call = [whole = tool.call](const Json& args, mcp::RequestContext& context) {
+        context.progress(1, 2, "half");  // a stream
+        return whole(args, context);
+      };
+  Fixture f(std::move(definition));
+  const std::string session = f.initialize();
+  std::vector<std::string> ids;
+  for (int i = 0; i < 5; ++i) {  // 2 MB as structure, and as much as text
+    const auto c = f.ask("POST", session, call(10 + i, "big", {{"bytes", 2 << 20}}, {{"progressToken", i}}));
+    CHECK(c->got.size() > (4u << 20));
+    ids.push_back(c->got.substr(c->got.find("id: ") + 4, 4));
+  }
+  const auto status = [&](const std::string& id) {
+    return f.ask("GET", session + "Last-Event-ID: " + id.substr(0, id.find('-')) + "-0\r\n", nullptr)->status();
+  };
+  CHECK(status(ids[4]) == 200);
+  CHECK(status(ids[3]) == 200);
+  CHECK(status(ids[0]) == 404);
+}
+
+TEST_CASE("an answer larger than what may be unsent arrives; a page that fails ends its own request") {
+  Fixture f;
+  f.service->add_page("/throws", true, [](const http::Request&, const std::shared_ptr<http::Exchange>&) { throw std::runtime_error("boom"); });
+  f.service->add_page("/no-memory", true, [](const http::Request&, const std::shared_ptr<http::Exchange>&) { throw std::bad_alloc(); });
+  f.service->add_page("/half", true, [](const http::Request&, const std::shared_ptr<http::Exchange>& exchange) {
+    exchange->start_events({});
+    throw std::runtime_error("boom");
+  });
+  const auto status = [&](const std::string& path) {
+    RawClient c(f.service->port());
+    c.send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    c.read_all();
+    CHECK(c.ended);
+    return c.status();
+  };
+  CHECK(status("/throws") == 500);
+  CHECK(status("/no-memory") == 503);
+  CHECK(status("/half") == 500);
+  const auto large = f.ask("POST", f.initialize(), call(1, "big", {{"bytes", 10 << 20}}));
+  CHECK(large->got.size() > (20u << 20));
+}
+
 TEST_CASE("legacy: the GET stream carries what belongs to no request; one at a time") {
   Fixture f;
   const std::string session = f.initialize();

@@ -8,10 +8,12 @@
 #include "core/base/random.h"
 #include "server/protocol/schema.h"
 #include "tests/support/fake_server/fake_server.h"
+#include "tests/support/no_threads.h"
 #include "tests/support/peer.h"
 
 using namespace amk;
 using amk::testing::fake_definition;
+using amk::testing::NoThreads;
 using amk::testing::Peer;
 
 TEST_CASE("a result comes as text and as structure, equal to each other") {
@@ -179,12 +181,28 @@ TEST_CASE("an id in use is refused, and may be used again after its reply; reque
   CHECK(peer.reply(101)["error"]["code"] == -32600);
   for (int id : {102, 103, 104, 105}) slow(id);
   CHECK(peer.reply(105)["error"]["code"] == -32603);
+  CHECK(peer.reply(105)["error"]["data"]["kind"] == "unavailable");
   for (int id : {101, 102, 103, 104}) peer.notify("notifications/cancelled", {{"requestId", id}});
   while (peer.session().requests_in_flight() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   for (int i = 0; i < 300; ++i) {
     peer.clear();
     REQUIRE(peer.request("tools/call", {{"name", "counter"}}, 1).contains("result"));
   }
+}
+
+TEST_CASE("where no thread is to be had a call is refused as unavailable, and the next one finds one") {
+  mcp::Server server(fake_definition());
+  Peer peer(server);
+  peer.initialize();
+  const Json params = {{"name", "counter"}, {"_meta", {{"progressToken", "t"}}}};
+  {
+    const NoThreads none;
+    const Json refused = peer.request("tools/call", params);
+    CHECK(refused["error"]["code"] == -32603);
+    CHECK(refused["error"]["data"]["kind"] == "unavailable");
+    CHECK(peer.session().requests_in_flight() == 0);
+  }
+  CHECK(peer.request("tools/call", params)["result"]["structuredContent"]["n"] == 1);
 }
 
 TEST_CASE("a call that outlives its deadline is answered and stopped") {
@@ -195,6 +213,7 @@ TEST_CASE("a call that outlives its deadline is answered and stopped") {
   peer.initialize();
   const Json reply = peer.request("tools/call", {{"name", "slow"}, {"arguments", {{"seconds", 600}}}});
   CHECK(reply["error"]["code"] == -32603);
+  CHECK(reply["error"]["data"]["kind"] == "timeout");
   while (peer.session().requests_in_flight() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 

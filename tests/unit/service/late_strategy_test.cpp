@@ -93,7 +93,7 @@ TEST_CASE("nothing leaves the thread of a maker") {
   LateStrategy late(s, {}, [](const std::stop_token&) -> LateStrategy::Made { throw std::bad_alloc(); });
   const auto refused = late.ask();
   REQUIRE_FALSE(refused);
-  CHECK(refused.error().kind == ErrorKind::Internal);
+  CHECK(refused.error().kind == ErrorKind::Unavailable);  // no memory is the machine's state
 }
 
 TEST_CASE("a search that ends before its strategy was needed asks its maker to stop") {
