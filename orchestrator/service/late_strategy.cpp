@@ -10,14 +10,18 @@
 namespace amk {
 
 LateStrategy::LateStrategy(const SearchSpace& space, std::vector<Point> start, std::function<Made(const std::stop_token&)> make)
-    : archive_(space), start_(std::move(start)), ready_(done_.get_future().share()) {
+    : archive_(space), start_(std::move(start)) {
   const auto run = [this, make = std::move(make)](const std::stop_token& stop) {
     try {
       result_ = make(stop);
     } catch (const std::exception& e) {  // no memory: nothing may leave a thread
       result_ = Made(unexpected_failure("making the search", e));
     }
-    done_.set_value();
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
   };
   try {
     maker_ = std::jthread(run);
@@ -26,7 +30,10 @@ LateStrategy::LateStrategy(const SearchSpace& space, std::vector<Point> start, s
   }
 }
 
-void LateStrategy::wait() const { std::shared_future<void>(ready_).wait(); }
+bool LateStrategy::wait(const std::stop_token& stop) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait(lock, stop, [this] { return done_; });
+}
 
 std::optional<Point> LateStrategy::next_start() const {
   const auto at = std::find_if(start_.begin(), start_.end(), [this](const Point& p) { return archive_.valid(p) && !archive_.known(p); });
@@ -34,7 +41,7 @@ std::optional<Point> LateStrategy::next_start() const {
 }
 
 Status LateStrategy::become() {
-  wait();
+  wait({});
   if (!*result_) return tl::unexpected<Error>(result_->error());
   made_ = std::move(**result_);
   for (const auto& event : before_) {

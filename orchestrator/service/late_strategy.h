@@ -2,9 +2,10 @@
 // default) needs none. It asks and is told exactly as the strategy that it becomes would. Not thread-safe, but for wait().
 #pragma once
 
+#include <condition_variable>
 #include <functional>
-#include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <thread>
@@ -22,9 +23,10 @@ class LateStrategy {
   // give up with any error: nobody waits for it then. The space and what `make` refers to outlive this object.
   LateStrategy(const SearchSpace& space, std::vector<Point> start, std::function<Made(const std::stop_token&)> make);
 
-  // Whether the next ask needs the strategy. wait() returns once it is there, or could not be made; any thread may call it.
+  // Whether the next ask needs the strategy. wait() returns true once it is there, or could not be made; false: `stop` was asked for first, and the
+  // strategy may take long yet. Any thread may call it.
   bool must_wait() const { return made_ == nullptr && !next_start(); }
-  void wait() const;
+  bool wait(const std::stop_token& stop) const;
   bool there() const { return made_ != nullptr; }
   // The next point; empty: the space is exhausted. Waits, if need be. The error is make()'s.
   Result<std::optional<Point>> ask();
@@ -39,8 +41,9 @@ class LateStrategy {
   std::vector<std::optional<Observation>> before_;  // … in order; empty: a point was asked
   std::unique_ptr<Strategy> made_;
   std::optional<Made> result_;  // the maker's, until it says that it is done
-  std::promise<void> done_;
-  std::shared_future<void> ready_;
+  mutable std::mutex mutex_;    // of done_
+  mutable std::condition_variable_any changed_;
+  bool done_ = false;
   std::jthread maker_;  // last: stopped and joined first
 };
 

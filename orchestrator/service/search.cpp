@@ -54,8 +54,10 @@ Json short_row(const Run& run, const Experiment& e, const std::optional<Experime
 // The strategy's next point that can run at all. What lowering, proof or the device's limits refuse is told as a failure at once and costs no
 // evaluation; deterministic, so that a resumed run asks the same. After many refusals in a row the last one is returned: its verdict says why.
 // `lock` guards the search and is held but for the proofs, which take milliseconds, and the wait for its prior: other lanes ask and tell meanwhile.
-// `clock` (may be null): deciding what to try is "search"; the workload names its own phases.
-Result<std::optional<Point>> ask_runnable(LateStrategy& search, const Workload& workload, std::unique_lock<std::mutex>& lock, PhaseClock* clock) {
+// `clock` (may be null): deciding what to try is "search"; the workload names its own phases. Cancelled: `stop` was asked for while the prior was
+// awaited.
+Result<std::optional<Point>> ask_runnable(LateStrategy& search, const Workload& workload, std::unique_lock<std::mutex>& lock, PhaseClock* clock,
+                                          const std::stop_token& stop) {
   constexpr int kRefusals = 64;
   Progress phases;
   if (clock != nullptr) phases.enter = [clock](std::string_view phase) { clock->enter(phase); };
@@ -63,8 +65,9 @@ Result<std::optional<Point>> ask_runnable(LateStrategy& search, const Workload& 
     phases.phase("search");
     if (search.must_wait()) {
       lock.unlock();
-      search.wait();
+      const bool there = search.wait(stop);
       lock.lock();
+      if (!there) return fail(ErrorKind::Cancelled, "cancelled while the search waited for its prior");
     }
     AMK_TRY(point, search.ask());
     if (!point) return point;
@@ -79,7 +82,7 @@ Result<std::optional<Point>> ask_runnable(LateStrategy& search, const Workload& 
 
 // Starts the strategy from what the campaign knows. Experiments of this very run are replayed through ask(), so that a resumed run goes on
 // exactly as an uninterrupted one would have; all others are simply told.
-Status prime(Service::Impl& impl, Run& run, const SearchRequest& request, bool resumable) {
+Status prime(Service::Impl& impl, Run& run, const SearchRequest& request, bool resumable, const std::stop_token& stop) {
   const Workload& workload = *run.opened.workload;
   StrategyOptions options;
   options.seed = request.seed;
@@ -108,9 +111,9 @@ Status prime(Service::Impl& impl, Run& run, const SearchRequest& request, bool r
   // What other campaigns teach; only the portfolio listens to it. Its report goes into the result.
   const bool listens = !request.cold && run.strategy == kDefaultStrategy;
   auto make = [&impl, opened = run.opened, options, listens, name = run.strategy, campaign = run.campaign.id, report = run.prior,
-               seed = request.seed](const std::stop_token& stop) mutable -> LateStrategy::Made {
+               seed = request.seed](const std::stop_token& unwanted) mutable -> LateStrategy::Made {
     if (listens) {
-      AMK_TRY(learned, workspace_prior(impl, opened, campaign, seed, stop));
+      AMK_TRY(learned, workspace_prior(impl, opened, campaign, seed, unwanted));
       options.prior = learned.prior;
       options.prior_is_model = learned.report.chosen == "cost-model";
       *report = to_json(learned.report);
@@ -124,7 +127,7 @@ Status prime(Service::Impl& impl, Run& run, const SearchRequest& request, bool r
   std::unique_lock lock(alone);
   for (const Experiment& e : mine) {
     // Advances its random numbers as the first time; what it asked is what was evaluated.
-    AMK_CHECK(ask_runnable(*run.search, workload, lock, nullptr));
+    AMK_CHECK(ask_runnable(*run.search, workload, lock, nullptr, stop));
     if (auto point = workload.point_of(e.config)) run.search->tell({*point, cost_of(e)});
     ++run.done;
     if (e.outcome) ++run.counts[std::string(to_string(*e.outcome))];
@@ -143,12 +146,18 @@ struct Asked {
 };
 
 // The next candidate. Empty: the run is over (run.stopped says why). `lock` guards the run.
-Result<std::optional<Asked>> ask_one(Service::Impl& impl, Run& run, std::unique_lock<std::mutex>& lock, bool ignore_plateau) {
+Result<std::optional<Asked>> ask_one(Service::Impl& impl, Run& run, std::unique_lock<std::mutex>& lock, bool ignore_plateau,
+                                     const std::stop_token& stop) {
   const Workload& workload = *run.opened.workload;
   const CampaignId id = run.campaign.id;
   PhaseClock clock;
   while (true) {
-    AMK_TRY(point, ask_runnable(*run.search, workload, lock, &clock));
+    auto asked = ask_runnable(*run.search, workload, lock, &clock, stop);
+    if (!asked && asked.error().kind == ErrorKind::Cancelled) {
+      run.stopped = "cancelled";
+      return std::nullopt;
+    }
+    AMK_TRY(point, std::move(asked));
     if (!point) {
       run.stopped = "space-exhausted";
       return std::nullopt;
@@ -220,7 +229,7 @@ Status drive(Service::Impl& impl, Run& run, std::int64_t limit, bool ignore_plat
         return;
       }
       ++begun;  // first: asking lets go of the lock
-      auto asked = ask_one(impl, run, lock, ignore_plateau);
+      auto asked = ask_one(impl, run, lock, ignore_plateau, progress.stop);
       if (!asked && failed) failed = tl::unexpected<Error>(asked.error());
       if (!asked || !*asked) return;
       lock.unlock();
@@ -317,7 +326,7 @@ std::string headline(Service::Impl& impl, const Run& run) {
 
 Result<Json> Service::loop(const SearchRequest& request, const Progress& progress) {
   AMK_TRY(run, start(*impl_, request, {}, false));
-  AMK_CHECK(prime(*impl_, run, request, false));
+  AMK_CHECK(prime(*impl_, run, request, false, progress.stop));
   const auto busy = impl_->campaigns.activity(run.campaign.id);
   const std::int64_t budget = request.budget;
   AMK_CHECK(drive(*impl_, run, budget, true, progress,
@@ -337,7 +346,7 @@ Result<Json> Service::autoresearch(const SearchRequest& request, const Progress&
     run.campaign = info;
   }
   if (request.reopen && run.campaign.state == CampaignState::Done) AMK_CHECK(impl_->campaigns.reopen(run.campaign.id, policy));
-  AMK_CHECK(prime(*impl_, run, request, true));
+  AMK_CHECK(prime(*impl_, run, request, true, progress.stop));
   const auto busy = impl_->campaigns.activity(run.campaign.id);
   constexpr std::int64_t kDefaultIters = 64;
   const std::int64_t iters = request.iters.value_or(request.minutes ? std::numeric_limits<std::int64_t>::max() : kDefaultIters);

@@ -61,7 +61,7 @@ TEST_CASE("a late strategy asks what the strategy would, whenever it comes, with
         CHECK(i == 1);  // one start point needs nobody
         CHECK_FALSE(late.there());
         go.count_down();
-        late.wait();
+        CHECK(late.wait({}));
       }
       const auto expected = (*plain)->ask(1);
       const auto got = late.ask();
@@ -74,6 +74,26 @@ TEST_CASE("a late strategy asks what the strategy would, whenever it comes, with
     }
     CHECK(late.there());
   }
+}
+
+TEST_CASE("a wait ends when it is asked to stop; the strategy is made all the same, and a later wait finds it") {
+  const SearchSpace s = space();
+  std::latch go(1);
+  LateStrategy late(s, {}, [&](const std::stop_token&) {
+    go.wait();
+    return make_strategy("local", s, {});
+  });
+  std::stop_source cancel;
+  {
+    std::jthread canceller([&] { cancel.request_stop(); });
+    CHECK_FALSE(late.wait(cancel.get_token()));  // before, while or after it waits: nothing else can end it, go is closed
+  }
+  CHECK_FALSE(late.wait(cancel.get_token()));
+  CHECK_FALSE(late.there());
+  go.count_down();
+  CHECK(late.wait({}));
+  CHECK(late.wait(cancel.get_token()));  // it is there, whoever has stopped
+  CHECK(late.ask().value().has_value());
 }
 
 TEST_CASE("a strategy that cannot be made is an error when it is needed, not before") {
