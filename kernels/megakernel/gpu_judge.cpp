@@ -116,11 +116,22 @@ std::vector<std::jthread> GpuJudge::begin_ahead(const MegakernelWorkload& whole,
   return out;
 }
 
-Result<BuiltCandidate> GpuJudge::plan(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options) const {
+Result<BuiltCandidate> GpuJudge::plan(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options,
+                                      const Progress& progress) const {
   AMK_TRY(config, workload.parse(canonical));
   PlanOptions own = options;
   own.batch = workload.batch();
-  return plan_candidate(workload.model().spec, config, limits_of(device_), workload.lowering_target().max_seq, own);
+  const ModelSpec& spec = workload.model().spec;
+  const GpuTarget& target = workload.target();
+  const NumericFormat here = gpu_format(spec.dtype), there = MegakernelWorkload::gpu_format(spec);  // fp32 and fp16 models: not the same
+  const bool same = target.sm_count == device_.sm_count && target.smem_optin_bytes == device_.smem_optin_bytes && here.weights == there.weights &&
+                    here.activations == there.activations && here.kv == there.kv;
+  if (same && own.instruction.empty()) {
+    AMK_TRY(program, workload.proved_program(config, progress));
+    progress.phase("build");
+    return plan_proved(std::move(program), config, limits_of(device_), own);
+  }
+  return plan_candidate(spec, config, limits_of(device_), workload.lowering_target().max_seq, own);
 }
 
 Status GpuJudge::compile(BuiltCandidate& candidate) const {
@@ -129,8 +140,9 @@ Status GpuJudge::compile(BuiltCandidate& candidate) const {
   return compile_candidate(candidate, compiler, cache);
 }
 
-Result<BuiltCandidate> GpuJudge::build(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options) const {
-  AMK_TRY(out, plan(workload, canonical, options));
+Result<BuiltCandidate> GpuJudge::build(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options,
+                                       const Progress& progress) const {
+  AMK_TRY(out, plan(workload, canonical, options, progress));
   AMK_CHECK(compile(out));
   return out;
 }
@@ -151,10 +163,10 @@ Status GpuJudge::blame(Turn& turn, const Error& error, const Progress& progress)
 }
 
 Result<bool> GpuJudge::prepare(Turn& turn, const Progress& progress) {
-  progress.phase("build");  // lowering, proof and plan included
+  progress.phase("build");  // the plan included, and of an instruction alone its proof
   PlanOptions options;
   if (turn.alone != nullptr) options.instruction = turn.alone->op();
-  auto built = plan(turn.whole, turn.verdict.config, options);
+  auto built = plan(turn.whole, turn.verdict.config, options, progress);
   std::vector<std::jthread> ahead;
   std::optional<Result<GpuQuestion>> asked;
   std::optional<std::jthread> asking;
@@ -366,7 +378,7 @@ Result<std::vector<GpuDecode>> GpuJudge::decode(const MegakernelWorkload& worklo
   if (prompts.size() != static_cast<std::size_t>(workload.batch()))
     return bad_field("prompts", prompts.size(), "one for each of " + std::to_string(workload.batch()) + " sequences");
   AMK_TRY(config, workload.parse(canonical));
-  AMK_TRY(built, build(workload, canonical));  // errors of the schedule before the GPU is taken
+  AMK_TRY(built, build(workload, canonical, {}, progress));  // errors of the schedule before the GPU is taken
   (void)built;
   const std::lock_guard one(mutex_);
   AMK_TRY(lock, GpuLock::acquire(
@@ -401,7 +413,7 @@ Result<GpuJudge::Traced> GpuJudge::trace(const MegakernelWorkload& workload, con
   PlanOptions options;
   options.trace = true;
   Traced out;
-  AMK_TRY(built, build(workload, canonical, options));
+  AMK_TRY(built, build(workload, canonical, options, progress));
   out.built = std::move(built);
   const std::lock_guard one(mutex_);
   AMK_TRY(lock, GpuLock::acquire(

@@ -70,9 +70,11 @@ class GpuJudge final : public DeviceJudge {
   // fails there is tried again, and reported, where it is needed.
   std::vector<std::jthread> begin_ahead(const MegakernelWorkload& whole, const InstructionWorkload* alone, const Progress& progress);
   Status open_model(const MegakernelWorkload& workload, const Progress& progress);
-  Result<BuiltCandidate> plan(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options = {}) const;
+  // What the workload has proved lately, as a search does before it asks for a judgement, is planned as it is; the worker proves it again.
+  Result<BuiltCandidate> plan(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options, const Progress& progress) const;
   Status compile(BuiltCandidate& candidate) const;
-  Result<BuiltCandidate> build(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options = {}) const;  // both
+  Result<BuiltCandidate> build(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options,
+                               const Progress& progress) const;  // both
   Result<Message> call(Json request, std::chrono::milliseconds limit, const Progress& progress);
   double known_us(const Workload& workload, const std::string& schedule_id) const;  // as last measured here; 0: not
   void remember_us(const Workload& workload, const std::string& schedule_id, double us);

@@ -18,8 +18,6 @@ DeviceLimits limits_of(const GpuTarget& target) {
 
 Result<BuiltCandidate> plan_candidate(const ModelSpec& spec, const ScheduleConfig& config, const DeviceLimits& limits, int max_seq,
                                       const PlanOptions& options) {
-  BuiltCandidate out;
-  out.config = config;
   LoweringTarget target;
   target.sm_count = limits.sm_count;
   target.smem_optin_bytes = limits.smem_optin_bytes;
@@ -33,7 +31,14 @@ Result<BuiltCandidate> plan_candidate(const ModelSpec& spec, const ScheduleConfi
     const Rejection& r = *validation.rejection;
     return fail(ErrorKind::Rejected, r.message, {{"rule", r.rule}, {"message", r.message}, {"witness", r.witness}});
   }
-  out.program = std::make_shared<const Program>(std::move(program));
+  return plan_proved(std::make_shared<const Program>(std::move(program)), config, limits, options);
+}
+
+Result<BuiltCandidate> plan_proved(std::shared_ptr<const Program> program, const ScheduleConfig& config, const DeviceLimits& limits,
+                                   const PlanOptions& options) {
+  BuiltCandidate out;
+  out.config = config;
+  out.program = std::move(program);
   AMK_TRY(plan, plan_device(*out.program, config, limits, options));
   out.plan = std::move(plan);
   return out;

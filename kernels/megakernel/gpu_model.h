@@ -31,6 +31,9 @@ DeviceLimits limits_of(const GpuTarget& target);  // a GPU that is not here
 // Lowers, validates, plans: milliseconds. Rejected: the schedule's fault, {"rule", "message", "witness"} in data.
 Result<BuiltCandidate> plan_candidate(const ModelSpec& spec, const ScheduleConfig& config, const DeviceLimits& limits, int max_seq,
                                       const PlanOptions& options = {});
+// Of a program that this process has lowered for such a device and proved: plans it.
+Result<BuiltCandidate> plan_proved(std::shared_ptr<const Program> program, const ScheduleConfig& config, const DeviceLimits& limits,
+                                   const PlanOptions& options = {});
 // Compiles what was planned: seconds, when the cache does not have it.
 Status compile_candidate(BuiltCandidate& candidate, const Compiler& compiler, const BuildCache& cache);
 // Both.

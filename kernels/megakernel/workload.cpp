@@ -171,7 +171,7 @@ std::string MegakernelWorkload::schedule_id(const Json& canonical) const {
 }
 
 Result<std::shared_ptr<const Program>> MegakernelWorkload::proved_program(const ScheduleConfig& config, const Progress& progress) const {
-  constexpr std::size_t kKept = 4;  // of a search's lanes; a program of a large model is megabytes
+  constexpr std::size_t kKept = 8;  // of a search's lanes, each of which proves what it asks before it is judged; megabytes, of a large model
   const std::string id = amk::schedule_id(config);
   {
     const std::lock_guard lock(proved_mutex_);
