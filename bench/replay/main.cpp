@@ -1,6 +1,8 @@
 // bench/run replay --spaces DIR|FILE [--strategy NAME|all] [--repeats N] [--limit N] [--seed N] [--samples N] [--threads N]
-//                  [--prior FILE [--prior-rows N]] [--plot FILE.svg]
+//                  [--prior FILE [--prior-rows N] [--prior-draw N]] [--plot FILE.svg]
 // For every space and strategy one JSON line a metric; evaluations that a repeat did not reach within the limit count as above it.
+// bench/run replay --spaces DIR --siblings DRAWS [--prior-rows N] …: every space with every other of the same knobs as its prior, against none:
+// evaluations to 95% alone. Of N rows of the other, DRAWS draws by lot; without --prior-rows all of them.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -19,13 +21,13 @@ namespace {
 
 struct Options {
   std::filesystem::path spaces, prior, plot;
-  std::size_t prior_rows = 0;
+  std::size_t prior_rows = 0, prior_draw = 0, sibling_draws = 0;  // prior_draw 0: as --seed
   ReplayOptions replay;
 };
 
 constexpr std::size_t kCheckpoints[] = {25, 50, 100, 200};
 
-void line(const std::string& metric, double value, const char* unit) {
+void line(const std::string& metric, double value, const std::string& unit) {
   Json out = {{"bench", "replay"}, {"metric", metric}, {"unit", unit}};
   out["value"] = std::isfinite(value) ? Json(value) : Json(nullptr);  // null: not reached within the limit
   std::cout << out.dump() << "\n" << std::flush;
@@ -86,7 +88,9 @@ plots::Series curve(const std::string& name, const std::vector<ReplayRun>& runs)
 int usage(const std::string& problem) {
   std::cerr << "replay: " << problem
             << "\nusage: bench/run replay --spaces DIR|FILE [--strategy NAME|all] [--repeats N] [--limit N] [--seed N] [--samples N] [--threads N]\n"
-               "                        [--prior FILE [--prior-rows N]] [--plot FILE.svg]\n";
+               "                        [--prior FILE [--prior-rows N] [--prior-draw N]] [--plot FILE.svg]\n"
+               "       bench/run replay --spaces DIR --siblings DRAWS [--prior-rows N] [--repeats N] [--limit N] [--seed N] [--samples N] "
+               "[--threads N]\n";
   return 2;
 }
 
@@ -120,11 +124,69 @@ std::string parse(int argc, char** argv, Options& o) {
         o.replay.threads = static_cast<int>(number);
       else if (flag == "--prior-rows")
         o.prior_rows = static_cast<std::size_t>(number);
+      else if (flag == "--prior-draw")
+        o.prior_draw = static_cast<std::size_t>(number);
+      else if (flag == "--siblings")
+        o.sibling_draws = static_cast<std::size_t>(number);
       else
         return "unknown option " + flag;
     }
   }
+  if (o.sibling_draws > 0 && (!o.prior.empty() || !o.plot.empty() || o.prior_draw > 0 || o.replay.strategy != kDefaultStrategy))
+    return "--siblings names its priors and draws itself, and is of the portfolio: neither --prior, --prior-draw, --plot nor --strategy goes with it";
   return o.spaces.empty() ? "--spaces names a folder of recorded spaces, or one file" : "";
+}
+
+// The table of priors: what a search takes with each sibling's recording against what it takes without.
+int sibling_table(const std::vector<std::filesystem::path>& files, const Options& options) {
+  std::vector<RecordedSpace> spaces;
+  for (const auto& file : files) {
+    auto recorded = RecordedSpace::load(file);
+    if (!recorded) return usage(recorded.error().message);
+    spaces.push_back(std::move(*recorded));
+  }
+  ReplayOptions replay_options = options.replay;
+  replay_options.at_least = 1;
+  replay_options.goal = 0.95;
+  const auto median_of = [&](const RecordedSpace& target) {
+    std::vector<double> to95;
+    const auto runs = replay(target, replay_options);  // of the portfolio, which exists
+    for (const ReplayRun& run : *runs) to95.push_back(run.to95);
+    return ordered(to95, 0.5);
+  };
+  double worst = 0, logs = 0;
+  std::size_t count = 0, hurt = 0;
+  for (const RecordedSpace& target : spaces) {
+    std::optional<double> cold;
+    for (const RecordedSpace& sibling : spaces) {
+      if (&sibling == &target || !siblings(target, sibling)) continue;
+      if (!cold) {
+        replay_options.prior = nullptr;
+        cold = median_of(target);
+        line(target.name() + "/cold/evaluations_to_95_median", *cold, "evaluations");
+      }
+      const std::size_t draws = options.prior_rows == 0 ? 1 : options.sibling_draws;
+      for (std::size_t draw = 1; draw <= draws; ++draw) {
+        replay_options.prior = sibling_prior(target, sibling, options.prior_rows, draw);
+        const double with = median_of(target);
+        // What the limit cut off counts as the limit.
+        const auto seen = [&](double evaluations) { return std::min(evaluations, static_cast<double>(options.replay.limit)); };
+        const double ratio = seen(with) / seen(*cold);
+        const std::string name = target.name() + "+" + sibling.name() + (options.prior_rows == 0 ? "" : "/draw" + std::to_string(draw)) + "/";
+        line(name + "evaluations_to_95_median", with, "evaluations");
+        line(name + "ratio_to_cold", ratio, "ratio");
+        worst = std::max(worst, ratio);
+        hurt += ratio > 1.2;
+        logs += std::log(ratio);
+        ++count;
+      }
+    }
+  }
+  if (count == 0) return usage("no two of the spaces have the same knobs");
+  line("siblings/worst_ratio_to_cold", worst, "ratio");
+  line("siblings/mean_ratio_to_cold", std::exp(logs / static_cast<double>(count)), "ratio");  // geometric
+  line("siblings/above_1.2", static_cast<double>(hurt), "of " + std::to_string(count));
+  return 0;
 }
 
 }  // namespace
@@ -143,6 +205,7 @@ int main(int argc, char** argv) {
     files.push_back(options.spaces);
   }
   if (files.empty()) return usage(options.spaces.string() + " holds no .tsv file");
+  if (options.sibling_draws > 0) return sibling_table(files, options);
   std::optional<RecordedSpace> sibling;
   if (!options.prior.empty()) {
     auto loaded = RecordedSpace::load(options.prior);
@@ -163,7 +226,8 @@ int main(int argc, char** argv) {
       ReplayOptions replay_options = options.replay;
       replay_options.strategy = strategy;
       if (sibling) {
-        replay_options.prior = sibling_prior(*recorded, *sibling, options.prior_rows, options.replay.seed);
+        replay_options.prior =
+            sibling_prior(*recorded, *sibling, options.prior_rows, options.prior_draw > 0 ? options.prior_draw : options.replay.seed);
         if (!replay_options.prior) std::cerr << "replay: " << sibling->name() << " teaches nothing about " << recorded->name() << "\n";
       }
       const auto runs = replay(*recorded, replay_options);

@@ -20,7 +20,8 @@ ReplayRun run_once(const RecordedSpace& recorded, Strategy& strategy, std::uint6
   ReplayRun run;
   double incumbent = std::numeric_limits<double>::infinity(), incumbent_true = incumbent, busy_ms = 0;
   std::size_t evaluations = 0;
-  while (evaluations < options.limit && (evaluations < options.at_least || std::isinf(run.to99))) {
+  bool reached = false;
+  while (evaluations < options.limit && (evaluations < options.at_least || !reached)) {
     const auto t0 = Clock::now();
     const std::vector<Point> points = strategy.ask(1);
     busy_ms += ms_since(t0);
@@ -33,6 +34,7 @@ ReplayRun run_once(const RecordedSpace& recorded, Strategy& strategy, std::uint6
     }
     const double fraction = std::isinf(incumbent_true) ? 0 : recorded.optimum() / incumbent_true;
     run.fraction.push_back(fraction);
+    reached = reached || fraction >= options.goal;
     if (fraction >= 0.95 && std::isinf(run.to95)) run.to95 = static_cast<double>(evaluations);
     if (fraction >= 0.99 && std::isinf(run.to99)) run.to99 = static_cast<double>(evaluations);
     const auto t1 = Clock::now();
@@ -115,6 +117,16 @@ std::shared_ptr<const Prior> sibling_prior(const RecordedSpace& target, const Re
       ++source.untold;
   }
   return learn_prior(to, {}, {std::move(source)}, {}, seed).prior;
+}
+
+bool siblings(const RecordedSpace& a, const RecordedSpace& b) {
+  const auto names = [](const RecordedSpace& s) {
+    std::vector<std::string> out;
+    for (const Knob& knob : s.space().knobs) out.push_back(knob.name);
+    std::sort(out.begin(), out.end());
+    return out;
+  };
+  return names(a) == names(b);
 }
 
 }  // namespace amk

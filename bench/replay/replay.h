@@ -16,7 +16,8 @@ struct ReplayOptions {
   std::size_t limit = 3000;  // evaluations; one that 95% or 99% took longer counts as infinity
   std::uint64_t seed = 1;
   int samples = 7;             // runtimes that one evaluation sees
-  std::size_t at_least = 200;  // evaluations of every repeat, also when it has reached 99%
+  std::size_t at_least = 200;  // evaluations of every repeat, also when it has reached `goal`
+  double goal = 0.99;          // of the optimum: where a repeat may end
   int threads = 0;             // 0: one a core
   std::shared_ptr<const Prior> prior;
 };
@@ -36,5 +37,8 @@ double false_keep_rate(const RecordedSpace& recorded);
 
 // The prior that a sibling's recording teaches: all of its rows, or `rows` of them at random (0: all), in the space of `target`.
 std::shared_ptr<const Prior> sibling_prior(const RecordedSpace& target, const RecordedSpace& sibling, std::size_t rows, std::uint64_t seed);
+
+// Whether the two were recorded of one program: the same knobs, by name. A prior can be carried over between such.
+bool siblings(const RecordedSpace& a, const RecordedSpace& b);
 
 }  // namespace amk
