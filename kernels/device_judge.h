@@ -10,6 +10,7 @@
 
 #include "kernels/evaluator/device.h"
 #include "kernels/evaluator/framing.h"
+#include "kernels/evaluator/gpu_lock.h"
 #include "kernels/evaluator/worker_link.h"
 #include "kernels/family.h"
 #include "kernels/verdict.h"
@@ -17,9 +18,9 @@
 namespace amk {
 
 struct DeviceJudgeOptions {
-  std::filesystem::path config_dir;                                            // models of the catalogue
-  std::filesystem::path cache_folder;                                          // built kernels
-  std::filesystem::path lock_folder = std::filesystem::temp_directory_path();  // of the GPU locks: the same for all processes
+  std::filesystem::path config_dir;    // models of the catalogue
+  std::filesystem::path cache_folder;  // built kernels
+  std::filesystem::path lock_folder = kGpuLockFolder;
   std::chrono::milliseconds open_limit{900'000}, check_limit{120'000}, time_limit{60'000}, lock_limit{600'000};
   int timing_ms = 4000;
   // Programs built with fault injection only: what the worker shall do in the next check ("hang", "crash", "exit"), or "".

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -76,6 +77,14 @@ Status sync_directory(const std::filesystem::path& directory) {
   ::close(fd);
   if (rc != 0) return system_error("fsync", directory, error_number);
   return {};
+}
+
+std::filesystem::path own_folder(const std::filesystem::path& wanted) {
+  if (::mkdir(wanted.c_str(), 0700) == 0) return wanted;
+  struct stat info {};
+  if (::lstat(wanted.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() && (info.st_mode & 022) == 0) return wanted;
+  std::string other = wanted.string() + "-XXXXXX";
+  return ::mkdtemp(other.data()) != nullptr ? std::filesystem::path(other) : wanted / "taken";  // where nothing can be made: who writes there is told
 }
 
 Result<int> open_regular(const std::filesystem::path& path, int flags, mode_t mode) {

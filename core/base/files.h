@@ -19,6 +19,10 @@ tl::unexpected<Error> system_error(std::string_view call, const std::filesystem:
 
 Status sync_directory(const std::filesystem::path& directory);
 
+// A folder of ours that nobody else can write: this one, made if need be, or, where somebody was there first (/tmp is everybody's, and what is kept
+// there may be run), another of a name that nobody can know.
+std::filesystem::path own_folder(const std::filesystem::path& wanted);
+
 // open() of a regular file that is its own: not through a link, whose target would be another's to choose, and never waiting for the other end of a
 // FIFO that stands in its place. `flags` as of open(2); O_CLOEXEC is added. InvalidArgument says what is there instead.
 Result<int> open_regular(const std::filesystem::path& path, int flags, mode_t mode = 0644);

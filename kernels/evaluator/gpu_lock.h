@@ -10,11 +10,14 @@
 
 namespace amk {
 
+// The same for all processes, whatever TMPDIR they were started with: agents give their own to what they start.
+inline constexpr const char* kGpuLockFolder = "/tmp";
+
 class GpuLock {
  public:
   // Waits up to `limit`; `stop` (may be empty) is asked every 50 ms. Timeout or Cancelled otherwise. `folder` is the same for all processes.
   static Result<GpuLock> acquire(const std::string& uuid, std::chrono::milliseconds limit, const std::function<bool()>& stop = {},
-                                 const std::filesystem::path& folder = std::filesystem::temp_directory_path());
+                                 const std::filesystem::path& folder = kGpuLockFolder);
   ~GpuLock();
   GpuLock(GpuLock&& other) noexcept;
   GpuLock& operator=(GpuLock&&) = delete;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/base/files.h"
 #include "core/base/json.h"
 #include "core/base/memory_map.h"
 #include "kernels/device_judge.h"
@@ -50,7 +51,8 @@ std::filesystem::path default_cache_folder() {
   if (auto own = set("AMK_CACHE"); !own.empty()) return own;
   if (const auto cache = set("XDG_CACHE_HOME"); cache.is_absolute()) return cache / "amk";
   if (const auto home = set("HOME"); home.is_absolute()) return home / ".cache" / "amk";
-  return std::filesystem::temp_directory_path() / ("amk-cache-" + std::to_string(::getuid()));
+  static const std::filesystem::path below_tmp = own_folder("/tmp/amk-cache-" + std::to_string(::geteuid()));
+  return below_tmp;
 }
 
 struct LocalJudge::Impl {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -10,6 +11,7 @@
 
 #include "core/base/memory_map.h"
 #include "core/base/parse_json.h"
+#include "core/base/unexpected.h"
 #include "core/schedule/nearest_name.h"
 #include "server/cli/call.h"
 #include "server/tools/app.h"
@@ -96,7 +98,11 @@ int CommandLine::run(int argc, char** argv) {
     return failed({ErrorKind::InvalidArgument, std::string(e.what()) + " (amk --help lists the verbs, amk VERB --help its options)"});
   }
   if (!action_) return failed({ErrorKind::InvalidArgument, "no verb; amk --help lists them"});
-  return action_();
+  try {
+    return action_();
+  } catch (const std::exception& e) {  // no memory, no thread, a folder that is gone: told as any other failure
+    return failed(unexpected_failure("amk", e).value());
+  }
 }
 
 int CommandLine::failed(const Error& error) {

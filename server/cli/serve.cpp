@@ -106,6 +106,7 @@ int serve_daemon(const std::filesystem::path& workspace, const ServeOptions& ser
   options.version = version();
   options.idle_exit_s = serve.idle_exit_s;
   options.ready_fd = daemon::take_ready_fd();
+  options.keeps = {"store.sqlite", "store.sqlite-wal"};
   // Weak: the server alone keeps the application, so that the store is closed before the daemon gives up its lock.
   std::weak_ptr<App> app;
   options.busy = [&] {

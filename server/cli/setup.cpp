@@ -24,7 +24,12 @@ fs::path this_amk() {
 }
 
 Result<fs::path> default_file(const std::string& client) {
-  if (client == "claude") return fs::current_path() / ".mcp.json";
+  if (client == "claude") {
+    std::error_code code;
+    const fs::path here = fs::current_path(code);
+    if (code) return bad_field("file", "", "--file PATH: the current folder is gone");
+    return here / ".mcp.json";
+  }
   const char* codex = std::getenv("CODEX_HOME");
   if (codex != nullptr && *codex != 0) return fs::path(codex) / "config.toml";
   const char* home = std::getenv("HOME");

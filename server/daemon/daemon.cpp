@@ -13,6 +13,8 @@
 #include <chrono>
 #include <exception>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "server/daemon/connections.h"
 #include "server/daemon/log.h"
@@ -103,8 +105,13 @@ Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
   struct stat lock_file {
   }, socket_file{};
   if (::fstat(lock.get(), &lock_file) != 0) return os_error("fstat", paths.lock.string());
+  std::vector<std::pair<std::filesystem::path, struct stat>> kept = {{paths.lock, lock_file}};
   AMK_TRY(listen_fd, listen_unix(paths.socket));
   ::lstat(paths.socket.c_str(), &socket_file);
+  // For clients whose environment would have them look elsewhere (paths.cpp). On a full disk they do.
+  const std::string told = paths.socket.string() + "\n";
+  [[maybe_unused]] const bool written =
+      ::ftruncate(lock.get(), 0) == 0 && ::pwrite(lock.get(), told.data(), told.size(), 0) == static_cast<ssize_t>(told.size());
   auto made = make_server();
   if (!made) {
     ::close(listen_fd);
@@ -114,6 +121,10 @@ Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
     return tl::unexpected<Error>(std::move(made).error());
   }
   const std::shared_ptr<mcp::Server> server = *std::move(made);
+  for (const std::string& name : options.keeps) {
+    struct stat file {};
+    if (::lstat((paths.workspace / name).c_str(), &file) == 0) kept.emplace_back(paths.workspace / name, file);
+  }
   const auto busy = [&] { return options.busy && options.busy(); };
 
   DaemonExit why = DaemonExit::Idle;
@@ -178,7 +189,9 @@ Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
       // or a client keeps it busy.
       if (now - last_look >= kWorkspaceLook) {
         last_look = now;
-        if (!still_leads_to(paths.lock, lock_file)) {
+        const auto gone = std::find_if(kept.begin(), kept.end(), [](const auto& file) { return !still_leads_to(file.first, file.second); });
+        if (gone != kept.end()) {
+          log_line("error", gone->first.string() + " was deleted, moved or replaced");
           why = DaemonExit::WorkspaceGone;
           break;
         }
@@ -188,7 +201,7 @@ Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
     }
     log_line("info", why == DaemonExit::Idle            ? "idle: exiting"
                      : why == DaemonExit::Signal        ? "told to stop: exiting"
-                     : why == DaemonExit::WorkspaceGone ? "the workspace was deleted or moved: exiting"
+                     : why == DaemonExit::WorkspaceGone ? "without its workspace: exiting"
                                                         : "replaced by another build: exiting");
     exit_at_the_latest(std::chrono::seconds(10));
     // In this order: nobody finds the socket any more, then nobody is accepted, then those who are here hear the end. In a workspace that was put

@@ -17,6 +17,7 @@ struct DaemonOptions {
   double idle_exit_s = 600;         // no client and not busy for this long: exit. 0: never
   std::function<bool()> busy = {};  // jobs running? may be empty
   int max_connections = 512;
+  std::vector<std::string> keeps = {};  // files of the workspace without which nothing that is written arrives: it ends when one is gone or another's
   // Answers control requests beside the built-in ones (below), in the daemon's thread: must not block. May be empty.
   std::function<Result<Json>(const Json& request)> control = {};
   // Called when the daemon is about to exit, before the server goes: whatever else holds the server lets go of it here.
@@ -27,9 +28,9 @@ struct DaemonOptions {
 
 enum class DaemonExit { Idle, Signal, Retired, WorkspaceGone, AlreadyRunning };
 
-// Runs until idle, signalled (SIGTERM, SIGINT), retired or until its workspace was deleted or moved (whatever runs then); AlreadyRunning at once if
-// another daemon holds the lock. Blocks SIGTERM, SIGINT and SIGHUP in the calling thread: call it from main, before other threads exist, and build
-// the server inside `make_server`, which runs only once the lock is ours.
+// Runs until idle, signalled (SIGTERM, SIGINT), retired or until its workspace (or what it keeps there) was deleted or moved, whatever runs then;
+// AlreadyRunning at once if another daemon holds the lock. Blocks SIGTERM, SIGINT and SIGHUP in the calling thread: call it from main, before other
+// threads exist, and build the server inside `make_server`, which runs only once the lock is ours.
 Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
                               const std::function<Result<std::shared_ptr<mcp::Server>>()>& make_server);
 

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "core/base/files.h"
 #include "core/base/hash.h"
 #include "server/daemon/unix_socket.h"
 
@@ -14,21 +15,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool is_private(const fs::path& folder) {
+  struct stat info {};
+  return ::lstat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() && (info.st_mode & 077) == 0;
+}
+
 // A folder that only we can enter. Others may have put something there first: /tmp is everybody's.
 Status private_folder(const fs::path& path) {
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return os_error("mkdir", path.string());
-  struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0) return os_error("lstat", path.string());
-  if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0)
+  if (!is_private(path))
     return fail(ErrorKind::Unavailable, path.string() + " must be a folder of our own with mode 0700: sockets are kept there",
                 {{"path", path.string()}});
   return {};
 }
 
 Result<fs::path> short_socket_path(const fs::path& workspace) {
+  const std::string name = hash128_hex(workspace.string()) + ".sock";
+  // Where the last daemon listened stands in its lock: who calls from another environment (a service, an agent's sandbox) finds it all the same.
+  if (const auto told = read_range(workspace / "daemon.lock", 0, kMaxSocketPath)) {
+    const fs::path socket = told->substr(0, told->find('\n'));
+    if (socket.is_absolute() && socket.filename() == name && is_private(socket.parent_path())) return socket;
+  }
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   fs::path folder = fs::path("/tmp") / ("amk-" + std::to_string(::geteuid()));
-  const std::string name = hash128_hex(workspace.string()) + ".sock";
   if (runtime && *runtime == '/' && std::string(runtime).size() + name.size() + 8 <= kMaxSocketPath) {
     struct stat info {};
     if (::stat(runtime, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid()) folder = fs::path(runtime) / "amk";

@@ -16,8 +16,8 @@ struct Paths {
 };
 
 // Creates the workspace (0700 if new), its logs folder and, when the socket has to live elsewhere, a private folder for it
-// ($XDG_RUNTIME_DIR/amk or /tmp/amk-<uid>, which must be ours and 0700: Unavailable otherwise). InvalidArgument names a file in the workspace that
-// has a name of ours and is a link, a FIFO or a device.
+// (where the lock says that the last daemon listened, else $XDG_RUNTIME_DIR/amk or /tmp/amk-<uid>, which must be ours and 0700: Unavailable
+// otherwise). InvalidArgument names a file in the workspace that has a name of ours and is a link, a FIFO or a device.
 Result<Paths> prepare_paths(const std::filesystem::path& workspace);
 
 }  // namespace amk::daemon

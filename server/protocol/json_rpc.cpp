@@ -3,7 +3,7 @@
 namespace amk::mcp {
 namespace {
 
-bool is_id(const Json& v) { return v.is_string() || v.is_number_integer(); }
+bool is_id(const Json& v) { return v.is_number_integer() || (v.is_string() && v.get_ref<const std::string&>().size() <= kMaxIdBytes); }
 
 Message invalid(Message m, std::string problem) {
   m.kind = MessageKind::Invalid;
@@ -38,7 +38,7 @@ Message classify(Json message) {
   }
   if (!method->is_string()) return invalid(std::move(m), "method must be a string");
   m.method = method->get<std::string>();
-  if (has_id && !is_id(*id)) return invalid(std::move(m), "id must be a string or an integer");
+  if (has_id && !is_id(*id)) return invalid(std::move(m), "id must be an integer or a string of at most 1024 bytes");
   if (const auto params = message.find("params"); params != message.end()) {
     if (!params->is_object()) return invalid(std::move(m), "params must be an object");
     m.params = std::move(*params);

@@ -1,6 +1,7 @@
 // JSON-RPC 2.0 messages: telling the kinds apart, and building replies. Pure.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,8 @@ struct RpcError {
 
 // What may be had later (threads, room for one more): data.kind says "unavailable", as a tool's own error does.
 RpcError unavailable(std::string message);
+
+constexpr std::size_t kMaxIdBytes = 1024;  // of ids and progress tokens, which are repeated with everything that is said of a request
 
 enum class MessageKind { Request, Notification, Response, Invalid };
 

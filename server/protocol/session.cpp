@@ -36,7 +36,7 @@ bool has_modern_meta(const Message& m) {
   return meta != m.params.end() && meta->is_object() && meta->contains(kMetaProtocolVersion);
 }
 
-bool is_token(const Json& v) { return v.is_string() || v.is_number(); }
+bool is_token(const Json& v) { return v.is_number() || (v.is_string() && v.get_ref<const std::string&>().size() <= kMaxIdBytes); }
 
 }  // namespace
 
@@ -71,6 +71,14 @@ void SessionImpl::receive(Json message, std::shared_ptr<Outlet> outlet) {
     outlet->send(make_error(nullptr, {RpcCode::InvalidRequest, "a batch holds at least one message", nullptr}));
     return;
   }
+  // Their replies wait for each other in memory, and nobody else is served until all of them are begun.
+  const auto most = static_cast<std::size_t>(server_->options.max_requests_per_session);
+  if (message.size() > most) {
+    outlet->send(make_error(
+        nullptr,
+        {RpcCode::InvalidRequest, "a batch of " + std::to_string(message.size()) + " messages; accepted: at most " + std::to_string(most), nullptr}));
+    return;
+  }
   const auto batch = std::make_shared<BatchOutlet>(outlet);
   for (Json& entry : message) {
     Message m = classify(std::move(entry));
@@ -102,7 +110,7 @@ tl::expected<CallInfo, RpcError> SessionImpl::describe(const Message& m) const {
   if (meta != m.params.end() && !meta->is_object()) return rpc_fail(RpcCode::InvalidParams, "params._meta must be an object");
   if (meta != m.params.end())
     if (const auto token = meta->find("progressToken"); token != meta->end() && !token->is_null()) {
-      if (!is_token(*token)) return rpc_fail(RpcCode::InvalidParams, "params._meta.progressToken must be a string or a number");
+      if (!is_token(*token)) return rpc_fail(RpcCode::InvalidParams, "params._meta.progressToken must be a number or a string of at most 1024 bytes");
       info.progress_token = *token;
     }
   if (has_modern_meta(m) || m.method == "server/discover") {

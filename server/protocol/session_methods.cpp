@@ -2,6 +2,11 @@
 #include "server/protocol/session.h"
 
 namespace amk::mcp {
+namespace {
+
+constexpr std::size_t kMaxSubscriptions = 256;  // of a connection, or of a stream
+
+}  // namespace
 
 MethodResult SessionImpl::initialize(const Json& params) {
   const auto version = params.find("protocolVersion");
@@ -50,7 +55,6 @@ MethodResult SessionImpl::subscribe(const Json& params, bool on) {
   if (on && !find_resource(*server_, uri->get<std::string>()))
     return rpc_fail(RpcCode::ResourceNotFoundLegacy, "no resource " + uri->get<std::string>(), {{"uri", *uri}});
   std::lock_guard lock(mutex_);
-  constexpr std::size_t kMaxSubscriptions = 256;
   if (on && subscriptions_.size() >= kMaxSubscriptions)
     return tl::unexpected<RpcError>(unavailable("256 subscriptions are the limit of one connection"));
   if (on)
@@ -76,7 +80,8 @@ void SessionImpl::listen(const CallInfo& info, const Json& params, const std::sh
       listener.lists.insert(list);
     }
   if (const auto uris = filter->find("resourceSubscriptions"); uris != filter->end()) {
-    if (!uris->is_array()) return refuse_with(RpcCode::InvalidParams, "params.notifications.resourceSubscriptions must be a list of URIs");
+    if (!uris->is_array() || uris->size() > kMaxSubscriptions)
+      return refuse_with(RpcCode::InvalidParams, "params.notifications.resourceSubscriptions must be a list of at most 256 URIs");
     honoured["resourceSubscriptions"] = Json::array();
     for (const Json& uri : *uris) {
       if (!uri.is_string()) return refuse_with(RpcCode::InvalidParams, "params.notifications.resourceSubscriptions must be a list of URIs");

@@ -129,6 +129,36 @@ TEST_CASE("a migration that is killed anywhere goes on at the next opening") {
   CHECK(killed >= static_cast<int>(specs.size()));
 }
 
+TEST_CASE("a migration whose disk is full or fails is refused and undone; with space it goes on") {
+  const Schema schema = later_schema();
+  AckLog log(4096);
+  TempFolder older;
+  const auto acks = fill(older.path, log, 900);
+  int refused = 0;
+  for (const char* point :
+       {"migrate.backup", "migrate.backup-done", "backup.copied", "migrate.step", "migrate.step-done", "vfs.wal.write", "vfs.wal.sync"})
+    for (const char* how : {"enospc", "error"})
+      for (const int n : {1, 3}) {
+        const std::string spec = std::string(point) + "=" + how + "@" + std::to_string(n) + "+";
+        CAPTURE(spec);
+        TempFolder folder;
+        std::filesystem::copy(older.path, folder.path, std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
+        REQUIRE(failpoint::arm(spec));
+        {
+          const auto store = Store::open(options_for(folder.path, &schema));
+          if (!store) {
+            ++refused;
+            if (std::string_view(how) == "enospc") CHECK(store.error().data.value("reason", "") == "disk-full");
+            if (std::string_view(how) == "error") CHECK(store.error().kind == ErrorKind::Io);
+          }
+        }
+        failpoint::disarm();
+        check_migrated(folder.path, schema, acks);
+        check_backups(folder.path, acks);
+      }
+  CHECK(refused > 14);  // of 28: not every place is reached three times
+}
+
 TEST_CASE("two processes that would both migrate: one does, the other is told who has the workspace") {
   const Schema schema = later_schema();
   for (std::uint64_t round = 0; round < 5; ++round) {

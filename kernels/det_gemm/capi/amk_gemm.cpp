@@ -1,10 +1,13 @@
 #include "kernels/det_gemm/capi/amk_gemm.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <filesystem>
 #include <set>
 #include <string>
 
+#include "core/base/files.h"
 #include "kernels/det_gemm/autotune.h"
 #include "kernels/det_gemm/bed.h"
 #include "kernels/det_gemm/defaults.h"
@@ -242,7 +245,7 @@ Result<amk_gemm*> open(int gpu, const char* cache_dir, const char* resources_dir
   AMK_TRY(resources, resources_dir != nullptr ? find_resources(resources_dir, {}, {}) : find_resources());
   auto handle = std::make_unique<amk_gemm>();
   const std::filesystem::path cache =
-      cache_dir != nullptr ? std::filesystem::path(cache_dir) : std::filesystem::temp_directory_path() / "amk-gemm-cache";
+      cache_dir != nullptr ? std::filesystem::path(cache_dir) : own_folder("/tmp/amk-gemm-cache-" + std::to_string(::geteuid()));
   AMK_TRY(runner, Runner::open(gpu, resources, cache));
   AMK_TRY(numeric, numeric_class_of(runner->target().sm_major, runner->target().sm_minor));
   handle->runner = std::move(runner);

@@ -54,7 +54,7 @@ typedef struct {
 
 typedef void (*amk_gemm_log)(void* user, const char* message);
 
-/* gpu: ordinal. cache_dir: where compiled kernels are kept (NULL: a folder of the temporary directory). resources_dir: folder with config/ and
+/* gpu: ordinal. cache_dir: where compiled kernels are kept (NULL: a folder of the user's own below /tmp). resources_dir: folder with config/ and
  * kernels/ (NULL: found beside the library's program, or $AMK_RESOURCES). */
 AMK_GEMM_API amk_gemm_status amk_gemm_open(int gpu, const char* cache_dir, const char* resources_dir, amk_gemm** handle);
 AMK_GEMM_API void amk_gemm_close(amk_gemm* handle);

@@ -86,6 +86,7 @@ int serve(const daemon::Paths& paths) {
   daemon::DaemonOptions options{.version = "1.2.3", .idle_exit_s = idle ? std::atof(idle) : 600};
   options.busy = [&] { return jobs && jobs->active() > 0; };
   options.ready_fd = daemon::take_ready_fd();
+  options.keeps = {"store.sqlite"};
   auto outcome = daemon::run_daemon(paths, options, [&]() -> Result<std::shared_ptr<mcp::Server>> {
     if (std::getenv("FAKE_BROKEN")) return fail(ErrorKind::Corrupt, "the store is damaged", {{"path", "x"}});
     AMK_CHECK(daemon::open_log(paths.logs));

@@ -164,3 +164,29 @@ TEST_CASE("writers of one path, threads and processes, wait for each other: ever
   }
   CHECK_FALSE(std::filesystem::exists(path.string() + ".partial"));
 }
+
+TEST_CASE("own_folder: ours, or another that is; never one of somebody else's, nor one that others may write") {
+  TempFolder t;
+  const auto wanted = t.path / "cache";
+  CHECK(own_folder(wanted) == wanted);
+  CHECK(own_folder(wanted) == wanted);
+  CHECK(mode_of(wanted) == 0700);
+  const auto another = [&] {
+    const auto other = own_folder(wanted);
+    CHECK(other != wanted);
+    CHECK(std::filesystem::is_directory(other));
+    CHECK(mode_of(other) == 0700);
+    std::filesystem::remove(other);
+  };
+  ::chmod(wanted.c_str(), 0777);
+  another();
+  ::chmod(wanted.c_str(), 0700);
+  if (::geteuid() == 0) {  // only root can make one of somebody else's
+    REQUIRE(::chown(wanted.c_str(), 65534, 65534) == 0);
+    another();
+  }
+  std::filesystem::remove(wanted);
+  std::filesystem::create_directory_symlink(t.path, wanted);
+  another();
+  CHECK(own_folder(t.path / "no" / "such") == t.path / "no" / "such" / "taken");
+}

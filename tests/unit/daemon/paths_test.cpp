@@ -43,6 +43,23 @@ TEST_CASE("short workspaces keep their socket inside, long ones in a private fol
   REQUIRE(::stat((t.path / "amk").c_str(), &info) == 0);
   CHECK((info.st_mode & 0777) == 0700);
 
+  // A daemon says where it listens: who has another environment finds it, unless others may enter there.
+  const auto told = [&](const fs::path& socket) {
+    std::FILE* f = std::fopen((deep / "daemon.lock").c_str(), "w");
+    std::fputs((socket.string() + "\n").c_str(), f);
+    std::fclose(f);
+    return prepare_paths(deep)->socket;
+  };
+  fs::create_directories(t.path / "else");
+  const fs::path elsewhere = t.path / "else" / q.socket.filename();
+  CHECK(told(elsewhere) == q.socket);
+  ::chmod((t.path / "else").c_str(), 0700);
+  CHECK(told(elsewhere) == elsewhere);
+  CHECK(told(t.path / "else" / "other.sock") == q.socket);
+  CHECK(told("else/" + q.socket.filename().string()) == q.socket);
+  fs::create_directory_symlink(t.path / "else", t.path / "link2");
+  CHECK(told(t.path / "link2" / q.socket.filename()) == q.socket);
+
   // A folder that others may enter is no place for a socket.
   ::chmod((t.path / "amk").c_str(), 0755);
   CHECK(prepare_paths(deep).error().kind == ErrorKind::Unavailable);

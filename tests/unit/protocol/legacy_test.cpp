@@ -73,6 +73,17 @@ TEST_CASE("ids are echoed as they came; a reply has jsonrpc 2.0; unknown methods
     CHECK(peer.messages()[0]["error"]["code"] == -32600);
     CHECK(peer.messages()[0].contains("id") == has_id);
   }
+  // What is repeated with everything that is said of a request is short.
+  for (const std::size_t bytes : {1024u, 1025u}) {
+    const std::string text(bytes, 'x');
+    const auto ok = [&](const Json& m) { return m.contains("result") == (bytes == 1024); };
+    peer.clear();
+    peer.send({{"jsonrpc", "2.0"}, {"id", text}, {"method", "ping"}});
+    REQUIRE(peer.messages().size() == 1);
+    CHECK(ok(peer.messages()[0]));
+    peer.clear();
+    CHECK(ok(peer.request("ping", {{"_meta", {{"progressToken", text}}}})));
+  }
   peer.clear();
   peer.notify("notifications/initialized");
   peer.notify("notifications/unknown");
@@ -95,6 +106,18 @@ TEST_CASE("batches: received in 2025-03-26 only; one array of replies, none for 
   peer.clear();
   peer.send_text(R"([{"jsonrpc":"2.0","method":"notifications/initialized"}])");
   CHECK(peer.messages().empty());
+
+  // As many as may be in flight; more would keep everybody waiting, and their replies in memory.
+  for (const std::size_t n : {64u, 65u}) {
+    Json many = Json::array();
+    while (many.size() < n) many.push_back({{"jsonrpc", "2.0"}, {"id", many.size()}, {"method", "tools/list"}});
+    peer.clear();
+    peer.send(many);
+    REQUIRE(peer.messages().size() == 1);
+    const Json told = peer.messages()[0];
+    if (n == 64) CHECK(told.size() == 64);
+    if (n == 65) CHECK(told["error"]["message"] == "a batch of 65 messages; accepted: at most 64");
+  }
 
   for (const char* v : {"2024-11-05", "2025-06-18", "2025-11-25"}) {
     Peer other(server);
