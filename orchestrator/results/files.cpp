@@ -1,6 +1,7 @@
 // ResultFiles: results.tsv and corpus.jsonl follow the store. results.state says how far and how long they were when last in order; a file
 // that does not fit it was torn by a crash or touched by somebody, and is put right from the store.
 #include <errno.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -26,6 +27,7 @@ namespace {
 
 constexpr int kPiece = 500;
 constexpr std::int64_t kTail = 4096;
+constexpr std::size_t kMostStrange = 16u << 20;  // bytes of strange lines that are put aside one by one, and of a line that may still be one of ours
 
 // One export: where it is, how long it was, and what its end looked like.
 struct Mark {
@@ -128,6 +130,10 @@ struct ResultFiles::Impl {
   Status start() {
     const auto marks = promised();
     if (!marks) return rebuild();
+    const auto longer = [](const std::filesystem::path& path, const Mark& mark) {
+      return size_of(path) - mark.bytes > static_cast<std::int64_t>(kMostStrange);
+    };
+    if (longer(tsv, marks->first) || longer(corpus, marks->second)) return rebuild();
     if (size_of(tsv) > marks->first.bytes || size_of(corpus) > marks->second.bytes) {
       // A crash between an append and its state: at most a few lines, unless somebody else wrote there.
       std::unordered_set<std::string> lines, points;
@@ -171,15 +177,33 @@ struct ResultFiles::Impl {
     std::error_code code;
     if (std::filesystem::symlink_status(path, code).type() != std::filesystem::file_type::regular) return {};
     std::ifstream in(path, std::ios::binary);
-    std::string line, strange;
-    while (std::getline(in, line)) {
+    std::string line, strange, piece(64u << 10, '\0');
+    const auto look = [&] {
       if (!line.empty() && !known.contains(hash64(line))) (strange += line) += '\n';
-      if (strange.size() > (1 << 20)) {
-        AMK_CHECK(quarantine(strange));
-        strange.clear();
+      line.clear();
+    };
+    while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())), in.gcount() > 0) {
+      std::string_view rest(piece.data(), static_cast<std::size_t>(in.gcount()));
+      for (std::size_t end; (end = rest.find('\n')) != std::string_view::npos; rest.remove_prefix(end + 1)) {
+        line += rest.substr(0, end);
+        look();
       }
+      line += rest;
+      if (line.size() + strange.size() > kMostStrange) return set_aside(path);
     }
+    look();
     return quarantine(strange);
+  }
+
+  // A file that is mostly not ours goes as it is: what it holds may be more than the memory, or than the disk has room for twice.
+  static Status set_aside(const std::filesystem::path& path) {
+    AMK_CHECK(failpoint::check(Failpoint::QuarantineAppend));
+    std::error_code code;
+    std::filesystem::path to = path.string() + ".strange";
+    for (int n = 2; std::filesystem::exists(std::filesystem::symlink_status(to, code)) && n < 100; ++n)
+      to = path.string() + ".strange" + std::to_string(n);
+    if (::rename(path.c_str(), to.c_str()) != 0) return system_error("rename", path, errno);
+    return {};
   }
 
   Status rebuild() {

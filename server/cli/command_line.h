@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -55,6 +56,16 @@ Result<Json> read_config(const std::string& source, std::string_view option);
 
 // Leaves out what was not given.
 void put(Json& args, const char* key, const std::string& value);
+
+// Neither NaN, which is in every range that CLI11 checks, nor an infinity.
+inline CLI::Validator finite_number() {
+  return CLI::Validator(
+      [](std::string& text) {
+        double value = 0;
+        return CLI::detail::lexical_cast(text, value) && std::isfinite(value) ? std::string() : text + " is no finite number";
+      },
+      "");
+}
 
 class CommandLine {
  public:

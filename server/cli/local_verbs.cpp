@@ -115,7 +115,10 @@ void CommandLine::declare_local() {
   CLI::App* serve =
       app_.add_subcommand("serve", "Run the workspace's daemon in the foreground; --http adds MCP over HTTP, --stop ends a running one");
   serve->add_flag("--background", a_.background, "How amk itself starts it");
-  serve->add_option("--idle-exit", a_.idle_exit_s, "Exit after so many seconds without client and job; 0: never")->capture_default_str();
+  serve->add_option("--idle-exit", a_.idle_exit_s, "Exit after so many seconds without client and job; 0: never")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->check(finite_number());
   serve->add_option("--http", a_.serve.http, "Serve MCP over HTTP at ADDRESS:PORT (port 0: any free one); prints the address");
   serve->add_option("--http-token", a_.serve.token_file, "File that holds the bearer token, 0600, made if missing; default WORKSPACE/http.token");
   serve->add_flag("--no-token", a_.serve.no_token, "Ask for no token; on loopback only");

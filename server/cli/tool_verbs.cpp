@@ -86,7 +86,7 @@ void CommandLine::declare_evaluation() {
 
   CLI::App* research = app_.add_subcommand("autoresearch", "Long unattended search, resumable; leaves a report");
   search_options(research);
-  research->add_option("--minutes", a_.minutes, "Time budget of the campaign")->check(CLI::PositiveNumber);
+  research->add_option("--minutes", a_.minutes, "Time budget of the campaign")->check(CLI::PositiveNumber)->check(finite_number());
   research->add_option("--iters", a_.iters, "Evaluations of the run, counted over resumptions")->check(CLI::PositiveNumber);
   research->add_flag("--overnight", a_.overnight, "Plateaus do not end it");
   research->add_flag("--reopen", a_.reopen, "Continue a campaign that is done");
@@ -152,7 +152,7 @@ void CommandLine::declare_campaigns() {
 
   CLI::App* job = app_.add_subcommand("job", "A long call: state, progress, result; wait or cancel");
   job->add_option("job_id", a_.job_id, "From a call that returned state running")->required();
-  job->add_option("--wait", a_.wait_s, "Seconds to wait for the end")->check(CLI::Range(0.0, 50.0));
+  job->add_option("--wait", a_.wait_s, "Seconds to wait for the end")->check(CLI::Range(0.0, 50.0))->check(finite_number());
   job->add_flag("--cancel", a_.cancel, "Stop the job; what was measured stays");
   tool(job, {"amk_job", [this]() -> Result<Json> { return Json{{"job_id", a_.job_id}, {"wait_s", a_.wait_s}, {"cancel", a_.cancel}}; }});
 }

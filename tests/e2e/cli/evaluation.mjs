@@ -46,7 +46,8 @@ test('eval: bad input is refused by name, nothing is stored', (ws) => {
     if (value) ok(r.json.error.message.includes(value), `${config}: message shows ${value}`);
   }
   for (const [args, word] of [[['eval', 'no-such-model'], 'no-such-model'], [['eval', 'toy', '--gpu', 'h900'], 'h900'], [['eval', 'toy', '--device', 'tpu'], 'tpu'], [['eval'], 'model'],
-    [['frobnicate'], 'frobnicate'], [[], 'verb'], [['loop', 'toy', '--budget', '0'], 'budget'], [['eval', 'toy', '--config', '/no/such/file'], '/no/such/file']]) {
+    [['frobnicate'], 'frobnicate'], [[], 'verb'], [['loop', 'toy', '--budget', '0'], 'budget'], [['eval', 'toy', '--config', '/no/such/file'], '/no/such/file'],
+    [['autoresearch', 'toy', '--minutes', 'nan'], 'minutes'], [['job', 'x', '--wait', 'nan'], 'wait'], [['serve', '--idle-exit', 'nan'], 'idle-exit'], [['serve', '--idle-exit', 'inf'], 'idle-exit'], [['serve', '--idle-exit', '-1'], 'idle-exit']]) {
     const r = ws.amk(args);
     equal(r.code, 2, `exit for ${args}`);
     ok(r.json?.error?.message.includes(word), `${args}: ${r.json?.error?.message}`);

@@ -253,6 +253,18 @@ TEST_CASE("results.tsv and corpus.jsonl follow the store, whatever happens to th
     CHECK(slurp(tsv) == whole);
     CHECK(lines_of(quarantined()).size() == 2);
   }
+  SUBCASE("mostly somebody else's: set aside as it is") {
+    const std::string foreign(17u << 20, 'x');  // no line of ours is as long
+    for (const bool appended : {false, true}) {
+      std::ofstream(tsv, std::ios::binary | (appended ? std::ios::app : std::ios::trunc)) << foreign;
+      files = std::make_unique<ResultFiles>(*lab.store);
+      must(appended ? files->catch_up() : files->rebuild());
+      CHECK(slurp(tsv) == whole);
+      const auto aside = lab.folder.path / (appended ? "results.tsv.strange2" : "results.tsv.strange");
+      CHECK(std::filesystem::file_size(aside) == foreign.size() + (appended ? whole.size() : 0));
+    }
+    CHECK(quarantined().empty());
+  }
   SUBCASE("gone") {
     std::filesystem::remove(tsv);
     std::filesystem::remove(corpus);
