@@ -56,7 +56,7 @@ Result<int> open_partial(const std::filesystem::path& partial, const std::filesy
 }  // namespace
 
 tl::unexpected<Error> system_error(std::string_view call, const std::filesystem::path& path, int error_number) {
-  const bool full = error_number == ENOSPC || error_number == EDQUOT;
+  const bool full = error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG;  // the last: a limit on this process (ulimit -f)
   const bool read_only = error_number == EROFS;
   char text[128];
   std::string message = std::string(call) + " " + path.string() + ": " + ::strerror_r(error_number, text, sizeof text);

@@ -81,7 +81,10 @@ Json Service::doctor() {
   Json advice = Json::array();
   const StoreHealth health = impl_->store.health();
   out["store"] = to_json(health);
-  if (health.disk_full) advice.push_back("The disk of the workspace is full: free space; finished results wait in memory and are written then.");
+  if (health.disk_full)
+    advice.push_back(
+        "The disk of the workspace is full, or a limit on the size of files (ulimit -f) is reached: free space; finished results wait in memory and "
+        "are written then.");
   if (!health.last_error.empty()) advice.push_back("The last write to the store failed: " + health.last_error);
   const Json gpu = impl_->judge.gpu_report();
   for (const auto& [key, value] : gpu.items()) out[key] = value;

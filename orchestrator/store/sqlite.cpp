@@ -44,7 +44,7 @@ Meaning meaning_of(int code, int system_errno) {
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
       // A full quota, or a disk without free inodes, is reported as an I/O error.
-      if (system_errno == ENOSPC || system_errno == EDQUOT) return {ErrorKind::Unavailable, "disk-full"};
+      if (system_errno == ENOSPC || system_errno == EDQUOT || system_errno == EFBIG) return {ErrorKind::Unavailable, "disk-full"};
       return {ErrorKind::Io, "io"};
     default:
       return {ErrorKind::Internal, "sqlite"};

@@ -22,6 +22,7 @@ int exit_code_of(const Error& error) {
 
 int run(int argc, char** argv, int stdout_fd) {
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file at its limit (ulimit -f) is an error of the write, as a full disk is
   return CommandLine(stdout_fd).run(argc, argv);
 }
 

@@ -90,6 +90,7 @@ Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
                               const std::function<Result<std::shared_ptr<mcp::Server>>()>& make_server) {
   Ready ready(options.ready_fd);
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
   sigset_t signals;
   sigemptyset(&signals);
   for (int s : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, s);

@@ -48,6 +48,17 @@ test('few descriptors: clients beyond them are refused, the others and later one
   await stop(daemon);
 });
 
+test('a limit on the size of files: as a full disk, and the daemon lives', async (ws) => {
+  const daemon = await limited(ws, 'ulimit -f 1000');  // KiB: less than what is kept aside for a full disk
+  ok(daemon, 'it starts');
+  equal(ws.amk(['orchestrate', 'status']).code, 0, 'and answers');
+  const refused = ws.amk(['loop', 'toy', '--device', 'cpu', '--budget', '1']);
+  equal([refused.code, refused.json?.error?.kind, refused.json?.error?.data?.reason], [3, 'unavailable', 'disk-full'], `told as what it is: ${refused.out.slice(0, 300)}`);
+  equal(ws.daemonPid(), daemon.pid, 'the same daemon');
+  await stop(daemon);
+  equal(evaluate(ws, 'toy').code, 0, 'without the limit it judges');
+});
+
 test('little memory: an answer or a typed refusal, and nothing acknowledged is lost', (ws) => {
   if (sanitized) return;
   let refused = 0, rows = 0;
