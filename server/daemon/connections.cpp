@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::size_t kChoked = 4u << 20;      // unsent bytes from which a peer is not read
 constexpr std::chrono::milliseconds kTurn{5};  // of one peer's lines before the others'
+// Lines may be long, but not everybody's at once: beyond the sum, who goes on with a large one is hung up on.
+constexpr std::size_t kLargeLine = 1u << 20, kMostBuffered = 128u << 20;
 
 }  // namespace
 
@@ -284,7 +286,17 @@ void Connections::read_from(Peer& peer) {
     if (n == 0 && !hung_up(fd)) return sent_its_last(peer);
     if (n <= 0) return drop(fd);
     peer.framer.feed({buffer, static_cast<std::size_t>(n)});
+    if (peer.framer.buffered_bytes() > kLargeLine && buffered_bytes() > kMostBuffered) {
+      log_line("warning", "connection dropped: too many large messages are arriving at once");
+      return drop(fd);
+    }
   }
+}
+
+std::size_t Connections::buffered_bytes() const {
+  std::size_t sum = 0;
+  for (const auto& [fd, peer] : peers_) sum += peer.framer.buffered_bytes();
+  return sum;
 }
 
 void Connections::take(Peer& peer, Result<std::string> line) {

@@ -63,6 +63,7 @@ class Connections {
   void sent_its_last(Peer& peer);
   bool handle_greeting(Peer& peer, const std::string& line);
   void drop(int fd);
+  std::size_t buffered_bytes() const;  // of lines that have not ended, of all peers
   void add(int fd, std::uint32_t events);
   void watch(const Peer& peer);
 

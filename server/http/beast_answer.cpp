@@ -108,6 +108,7 @@ void Connection::send_and_close(int status, const std::string& text) {
   close_after_ = true;
   answer_ = Answer::Pending;
   exchange_.reset();
+  expect_body(0);
   reply(nullptr, {status, "text/plain; charset=utf-8", text + "\n"});
 }
 

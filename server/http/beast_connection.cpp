@@ -30,6 +30,7 @@ void Connection::arm(std::chrono::milliseconds limit, int timeout_status) {
 void Connection::drop() {
   if (closed_) return;
   closed_ = true;
+  expect_body(0);
   ErrorCode ignored;
   deadline_.cancel();
   keep_alive_.cancel();
@@ -84,11 +85,23 @@ void Connection::on_head(ErrorCode problem) {
     answer_ = Answer::Pending;
     return reply(nullptr, *std::move(refused));
   }
+  // A large body has its place before it is read. How large one without a length gets is not known, so that it gets less.
+  constexpr std::size_t kSmall = 64u << 10;
+  const std::size_t most = shared_->options.max_body_bytes / 4;
+  if (parser_->chunked()) parser_->body_limit(most);
+  const std::size_t length = parser_->content_length().value_or(parser_->chunked() ? most : 0);
+  expect_body(length > kSmall ? length : 0);
+  if (shared_->body_bytes > shared_->options.max_bodies_bytes) return send_and_close(503, "too many large bodies are arriving at once");
   if (const std::string* expect = request_.header("expect")) {
     if (lower(*expect) != "100-continue") return send_and_close(417, "no expectation but 100-continue is understood");
     if (!parser_->is_done()) write("HTTP/1.1 100 Continue\r\n\r\n");
   }
   read_body();
+}
+
+void Connection::expect_body(std::size_t bytes) {
+  shared_->body_bytes += bytes;
+  shared_->body_bytes -= std::exchange(expected_bytes_, bytes);
 }
 
 void Connection::read_body() {
@@ -111,6 +124,7 @@ void Connection::on_body(ErrorCode problem) {
   } catch (const std::exception& e) {
     failed(e);
   }
+  expect_body(0);
 }
 
 // What nobody foresaw of one request (no memory, a mistake of ours) must not end the server of all.

@@ -37,6 +37,7 @@ struct Shared {
   asio::io_context io{1};
   std::set<Connection*> connections;  // io thread
   std::atomic<int> count{0};
+  std::size_t body_bytes = 0;  // that are arriving: io thread
 
   // From any thread. What is posted once nothing runs it any more is dropped: it owns connections, which own this, which owns the context that it
   // would wait in, for good.
@@ -59,6 +60,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   ~Connection() {
     shared_->connections.erase(this);
     --shared_->count;
+    expect_body(0);
   }
 
   void start() { next_request(); }
@@ -79,6 +81,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void next_request();
   void read_head();
   void on_head(ErrorCode problem);
+  void expect_body(std::size_t bytes);
   void read_body();
   void on_body(ErrorCode problem);
   void failed(const std::exception& e);
@@ -103,7 +106,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<ExchangeImpl> exchange_;
   Answer answer_ = Answer::None;
   std::deque<std::string> unsent_, sending_;
-  std::size_t unsent_bytes_ = 0;
+  std::size_t unsent_bytes_ = 0, expected_bytes_ = 0;
   bool writing_ = false, http10_ = false, close_after_ = false, finished_ = false, closed_ = false, quiet_ = true;
   char discarded_[4096];
 };

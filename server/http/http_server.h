@@ -66,6 +66,7 @@ struct Options {
   int max_connections = 1024;
   std::size_t max_header_bytes = 16u << 10;
   std::size_t max_body_bytes = 16u << 20;
+  std::size_t max_bodies_bytes = 128u << 20;         // of all that are arriving
   std::size_t max_unsent_bytes = 16u << 20;          // of one connection
   std::chrono::milliseconds header_timeout{10'000};  // from the first byte of a request to the end of its headers
   std::chrono::milliseconds body_timeout{30'000};

@@ -404,6 +404,32 @@ TEST_CASE("large messages pass through the shim unharmed; over-long ones are ref
   CHECK(call(p, 3, "counter")["n"] == 1);
 }
 
+TEST_CASE("large messages of many at once are not kept without end: who goes on is hung up on, small ones and later ones are served") {
+  Workspace w;
+  Process p(shim(w));
+  initialize(p);
+  const auto paths = daemon::prepare_paths(w.path());
+  const std::string large(15u << 20, 'x');  // of a line that does not end
+  std::vector<int> fds;
+  int dropped = 0;
+  for (int i = 0; i < 12 && dropped == 0; ++i) {
+    auto fd = daemon::connect_only(*paths);
+    REQUIRE(fd);
+    fds.push_back(*fd);
+    for (std::size_t at = 0; at < large.size() && dropped == 0;) {
+      const ssize_t n = ::send(*fd, large.data() + at, large.size() - at, MSG_NOSIGNAL);
+      if (n <= 0) ++dropped;
+      at += static_cast<std::size_t>(std::max<ssize_t>(n, 0));
+    }
+  }
+  CHECK(fds.size() == 9);  // eight are 120 MB, and the sum 128
+  CHECK(dropped == 1);
+  CHECK(call(p, 1, "counter")["n"] == 1);
+  for (const int fd : fds) ::close(fd);
+  CHECK(eventually([&] { return (*daemon::control(*paths, {{"info", true}}))["clients"] == 2; }));
+  CHECK(call(p, 2, "echo", {{"text", std::string(3u << 20, 'y')}})["text"].get<std::string>().size() == 3u << 20);
+}
+
 TEST_CASE("a daemon of another build makes room when it is idle, and stays while it serves others") {
   Workspace w;
   // The same program with one byte appended is another build that behaves alike.

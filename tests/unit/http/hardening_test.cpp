@@ -193,6 +193,33 @@ TEST_CASE("events: headers at once, comments while it is quiet, an end when the 
   CHECK(handler.expired());
 }
 
+TEST_CASE("large bodies of many at once are not kept without end; what was reserved for one is given back") {
+  Fixture f({.max_body_bytes = 1u << 20, .max_bodies_bytes = 2u << 20});
+  const auto head = [](const std::string& length) { return "POST /b HTTP/1.1\r\nHost: x\r\n" + length + "\r\n\r\n"; };
+  const std::string megabyte = head("Content-Length: 1048576"), chunked = head("Transfer-Encoding: chunked");
+  for (int round = 0; round < 3; ++round) {
+    CAPTURE(round);
+    RawClient one(f.server->port()), two(f.server->port()), three(f.server->port()), small(f.server->port());
+    one.send(megabyte + "x");
+    two.send(megabyte + "x");
+    while (f.server->connections() < 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    small.send(head("Content-Length: 3\r\nConnection: close") + "abc");  // after it the two above have been read
+    CHECK(small.read_all().find("[abc]") != std::string::npos);
+    three.send(round == 0 ? chunked : megabyte);
+    three.read_all();
+    CHECK(three.status() == 503);
+    one.close();  // in the middle
+    two.send(std::string((1 << 20) - 1, 'y'));
+    CHECK(two.read_until("y]").size() > (1u << 20));
+    while (f.server->connections() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  RawClient endless(f.server->port());
+  endless.send(chunked);
+  for (int i = 0; i < 5; ++i) endless.send("10000\r\n" + std::string(0x10000, 'z') + "\r\n");
+  endless.read_until("\r\n\r\n");
+  CHECK(endless.status() == 413);
+}
+
 TEST_CASE("a client that does not read its stream is cut off at the bound") {
   Fixture f({.max_unsent_bytes = 1u << 20});
   RawClient stream(f.server->port());
