@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "orchestrator/campaign/campaign.h"
 #include "orchestrator/store/failpoint.h"
@@ -138,7 +139,7 @@ TEST_CASE("a migration whose disk is full or fails is refused and undone; with s
   for (const char* point :
        {"migrate.backup", "migrate.backup-done", "backup.copied", "migrate.step", "migrate.step-done", "vfs.wal.write", "vfs.wal.sync"})
     for (const char* how : {"enospc", "error"})
-      for (const int n : {1, 3}) {
+      for (const int n : std::string_view(point) == "vfs.wal.write" ? std::vector{1, 5} : std::vector{1}) {
         const std::string spec = std::string(point) + "=" + how + "@" + std::to_string(n) + "+";
         CAPTURE(spec);
         TempFolder folder;
@@ -156,7 +157,7 @@ TEST_CASE("a migration whose disk is full or fails is refused and undone; with s
         check_migrated(folder.path, schema, acks);
         check_backups(folder.path, acks);
       }
-  CHECK(refused > 14);  // of 28: not every place is reached three times
+  CHECK(refused >= 14);  // of 16: the last place of the backup is passed when it is too late to fail
 }
 
 TEST_CASE("two processes that would both migrate: one does, the other is told who has the workspace") {
