@@ -17,7 +17,7 @@ using fuzz::require;
 namespace {
 
 http::Service& service() {
-  static const auto server = std::make_shared<mcp::Server>(fuzz::small_definition(), mcp::Server::Options{.max_threads = 1});
+  static const auto server = std::make_shared<mcp::Server>(fuzz::small_definition(), mcp::Server::Options{.max_threads = 1, .log = {}});
   static const auto held = [] {
     http::ServiceOptions options;
     options.requests_per_s = 0;  // none counted

@@ -62,7 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(lines == lines_of(bytes, 1), "byte by byte: the same lines");
   require(lines == lines_of(bytes, 7), "in sevens: the same lines");
 
-  static mcp::Server server(fuzz::small_definition(), {.max_threads = 1});
+  static mcp::Server server(fuzz::small_definition(), {.max_threads = 1, .log = {}});
   const auto outlet = std::make_shared<Answers>();
   const auto session = server.open(outlet);
   for (const std::string& line : lines) {

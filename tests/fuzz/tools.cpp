@@ -65,8 +65,8 @@ struct World {
     for (mcp::ToolSpec& tool : without.tools)
       if (one_in(tool.name) > 1)
         tool.call = [](const Json&, mcp::RequestContext&) -> Result<Json> { return fail(ErrorKind::Unavailable, "not for this input"); };
-    light = std::make_unique<mcp::Server>(std::move(without), mcp::Server::Options{.max_threads = 1});
-    server = std::make_unique<mcp::Server>(std::move(*definition), mcp::Server::Options{.max_threads = 1});
+    light = std::make_unique<mcp::Server>(std::move(without), mcp::Server::Options{.max_threads = 1, .log = {}});
+    server = std::make_unique<mcp::Server>(std::move(*definition), mcp::Server::Options{.max_threads = 1, .log = {}});
     // Something to ask about.
     mcp::NullContext context;
     (void)server->call_tool("amk_loop", {{"model", "toy"}, {"device", "cpu"}, {"budget", 3}}, context);

@@ -10,6 +10,8 @@
 
 using namespace amk;
 
+// The sanitizers' allocators keep what is freed on purpose.
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 namespace {
 
 std::int64_t resident_bytes() {
@@ -21,8 +23,6 @@ std::int64_t resident_bytes() {
 
 }  // namespace
 
-// The sanitizers' allocators keep what is freed on purpose.
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_CASE("free pages between blocks that stay are given back, of the arenas of other threads as well, once they are many") {
   keep_little_memory();
   std::vector<std::unique_ptr<char[]>> stays;
