@@ -159,6 +159,19 @@ __device__ __forceinline__ void argmax_partial(const Block& block, const Params&
   out.word(buffer, 1, best.index);
 }
 
+// The step's token of a sequence, by one thread.
+__device__ __forceinline__ void publish_token(const Params& p, u32 seq, const Best& best, Publisher& out) {
+  const int token = best.index < kVocab ? static_cast<int>(best.index) : 0;  // logits that are all NaN: still a token, the gate sees the logits
+  if constexpr (kPersistent) {
+    const int next = position_of(p, seq) + 1;
+    p.next_token[step_now() * p.step_rows + seq] = token;
+    if (next >= p.given[seq]) out.outside(p.tokens + seq * (kMaxSeq + 1) + next, static_cast<u32>(token));
+    return;
+  }
+  p.next_token[seq] = token;
+  if (kBatch == 1 ? p.feed_back != 0 : (p.feed_back >> seq & 1) != 0) p.tokens[seq * (kMaxSeq + 1) + position_of(p, seq) + 1] = token;
+}
+
 __device__ __forceinline__ void argmax(const Block& block, const Params& p, const TaskDesc& task, u32 index, Publisher& out) {
   const u32 seq = sequence_of(task);
   const u8* partials = p.activations + task.input + seq * slice_bytes<kF32>(kArgmaxPartials * 2);
@@ -180,15 +193,7 @@ __device__ __forceinline__ void argmax(const Block& block, const Params& p, cons
   }
   best = block_best(block, best);
   if (thread_index() != 0) return;
-  const int token = best.index < kVocab ? static_cast<int>(best.index) : 0;  // logits that are all NaN: still a token, the gate sees the logits
-  if constexpr (kPersistent) {
-    const int next = position_of(p, seq) + 1;
-    p.next_token[step_now() * p.step_rows + seq] = token;
-    if (next >= p.given[seq]) out.outside(p.tokens + seq * (kMaxSeq + 1) + next, static_cast<u32>(token));
-    return;
-  }
-  p.next_token[seq] = token;
-  if (kBatch == 1 ? p.feed_back != 0 : (p.feed_back >> seq & 1) != 0) p.tokens[seq * (kMaxSeq + 1) + position_of(p, seq) + 1] = token;
+  publish_token(p, seq, best, out);
 }
 
 // The task's output is stored and its signal sent when this returns in thread 0; the others run ahead only to the next barrier.

@@ -122,9 +122,9 @@ __device__ __forceinline__ void load_weights(const Block& block, const Params& p
     load_group<kHiddenSlice, kHiddenUnits>(block, p, weight, units, kHiddenBlocks, first, warp, lane, w);
   }
 }
-// A group of task i, if it is a GEMV. Weights are held across no other task: attention has no registers for them.
+// A group of task i, if it is a GEMV in groups. Weights are held across no other task: attention has no registers for them.
 __device__ __forceinline__ void load_next(const Block& block, const Params& p, u32 i, u32 first, u32 count, u32 warp, u32 lane, Weights& w) {
-  if (i < count && block.task(i).op == kOpGemv) {
+  if (i < count && block.task(i).op == kOpGemv && block.task(i).matrix != kLmHead) {
     const u32 at = shared_address(&block.task(i));
     const uint4 a = load_shared16(at);
     load_weights(block, p, a.x >> 8 & 0xff, a.y, (a.w - a.z + kUnit - 1) / kUnit, first, warp, lane, w);
@@ -204,10 +204,10 @@ struct SliceVector {
   }
 };
 
-// RMSNorm's input: fp32 words, two a lane and block. The norm's scale is applied to the sums. Returns this lane's sum of squares, before the norm's
-// weights.
-__device__ __forceinline__ float fetch_norm(const Block& block, const Params& p, const GemvTask& task, u32 index, u32 warp, u32 lane,
-                                            SliceVector& out) {
+// RMSNorm's input: fp32 words, two a lane and block, to `put(j, pair)`. The norm's scale is applied to the sums. Returns this lane's sum of squares,
+// before the norm's weights.
+template <class Put>
+__device__ __forceinline__ float fetch_norm(const Block& block, const Params& p, const GemvTask& task, u32 index, u32 warp, u32 lane, Put put) {
   const u8* norm = p.vectors + task.norm;
   const u8* input = p.activations + task.input;
   const auto column = [&](int j) { return (warp + j * kConsumerWarps) * 64 + lane * 2; };
@@ -232,7 +232,7 @@ __device__ __forceinline__ float fetch_norm(const Block& block, const Params& p,
     float wa, wb;
     unpack_pair<kWeightType>(weight[j], wa, wb);
     squares = fmaf(b, b, fmaf(a, a, squares));
-    out.put(j, pack_pair<kWeightType>(a * wa, b * wb), lane);
+    put(j, pack_pair<kWeightType>(a * wa, b * wb));
   }
   return squares;
 }
@@ -304,13 +304,13 @@ __device__ __forceinline__ void products(const Weights& w, const SliceVector& ve
 
 // One unit's end, by a warp: lane l has row l % 8. All that does not depend on the task's input is made ready before: what is left is in registers.
 struct UnitEnd {
-  enum Kind : u32 { kPairs, kSilu, kResidual, kHead };
+  enum Kind : u32 { kPairs, kSilu, kResidual };
   u32 kind = kPairs, row = 0, tag = 0, residual_tag = 0;
   float bias = 0.0f, c = 1.0f, s = 0.0f;  // rotation: this row's factor, and its partner's
   u64 residual[kSums] = {};               // to be added up
   int residuals = 1;                      // how many there are, where that depends on the task
   const u8* residual_at = nullptr;
-  u8* to = nullptr;     // this lane's packet, or logit; nullptr: it stores none
+  u8* to = nullptr;     // this lane's packet; nullptr: it stores none
   u8* cache = nullptr;  // likewise the pair of the cache
 
   __device__ __forceinline__ void prepare(const Block& block, const Params& p, const GemvTask& task, u32 unit, u32 lane) {
@@ -345,9 +345,6 @@ struct UnitEnd {
     } else if (task.matrix == kGateUp) {  // four gate rows, their four up rows
       kind = kSilu;
       if (there && lane < 4 && lane % 2 == 0) to = p.activations + task.output + ((row - lane) / 2 + lane) / 2 * 8;
-    } else if (task.matrix == kLmHead) {
-      kind = kHead;
-      if (stores) to = reinterpret_cast<u8*>(logits_of(p, 0) + row);
     } else {
       kind = kResidual;
       residual_at = p.activations + task.residual + row * 8;
@@ -385,15 +382,11 @@ struct UnitEnd {
       if (i < residuals) sum += residual_of(block, p, index, i);
     return sum;
   }
-  __device__ __forceinline__ void finish(const Block& block, const Params& p, u32 index, float v, Best& best) {
+  __device__ __forceinline__ void finish(const Block& block, const Params& p, u32 index, float v) {
     v += bias;
     if (kind == kResidual) {
       if (to == nullptr) return;
       publish(__float_as_uint(v + residual_sum(block, p, index)));
-    } else if (kind == kHead) {
-      if (to == nullptr) return;
-      asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(__float_as_uint(v)) : "memory");  // nobody in this launch reads it
-      best.take(v, row);
     } else {
       const float other = __shfl_xor_sync(0xffffffffu, v, 4);
       const float own = kind == kSilu ? silu(v) * other : s == 0.0f ? v * c : fmaf(other, s, v * c);
@@ -436,7 +429,7 @@ __device__ __forceinline__ float fetch(const Block& block, const Params& p, cons
     }
     return 0.0f;
   }
-  return fetch_norm(block, p, task, index, warp, lane, vector);
+  return fetch_norm(block, p, task, index, warp, lane, [&](int j, u32 pair) { vector.put(j, pair, lane); });
 }
 
 // Attention of a kv head, over all positions, and the task's rows of the head's columns of O. The warps' records become the head's vector, in the
@@ -480,7 +473,6 @@ __device__ __forceinline__ bool attention_o(const Block& block, const Params& p,
   turn.say(block);
   turn.meet();
   trace_mark(p, index, kMarkReduced, thread_index() == 0);
-  Best best = no_best();
 #pragma unroll 1
   while (unit < units) {
     HeadWeights weights;
@@ -499,7 +491,7 @@ __device__ __forceinline__ bool attention_o(const Block& block, const Params& p,
 #pragma unroll
     for (u32 j = 0; j < kHeadBlocks; ++j) sum += (c[j * 2][0] + c[j * 2 + 1][0]) + (c[j * 2][3] + c[j * 2 + 1][3]);
     end.kind = UnitEnd::kResidual;
-    end.finish(block, p, index, __shfl_sync(0xffffffffu, sum, lane % kUnit * 4), best);
+    end.finish(block, p, index, __shfl_sync(0xffffffffu, sum, lane % kUnit * 4));
     __syncwarp();
     unit += kConsumerWarps;
     bring();
@@ -510,6 +502,149 @@ __device__ __forceinline__ bool attention_o(const Block& block, const Params& p,
   if (stays && thread_index() == 0) stage_ahead(block, p, index + 1, count);
   __syncwarp();
   return stays;
+}
+
+// The LM head has by far the most rows and nothing waits for any one of them: in groups, each with its barrier and its end, it took twice the time of
+// its bytes. Its vector goes to shared memory, once, and behind the one barrier that this needs a warp takes whole units, in turn, adds up all of a
+// row itself, and meets the others when all rows are done.
+struct WholeUnit {
+  static constexpr u32 kHeld = kHiddenBlocks <= 9 ? kHiddenBlocks : 8;  // blocks whose weights are in registers at once
+  float c[4][4];
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (auto& chain : c) chain[0] = chain[1] = chain[2] = chain[3] = 0.0f;
+  }
+  // `take(piece, at)`: 16 bytes of the unit, from byte `at` on. `loaded()`: when all of it is in registers.
+  template <class Take, class Loaded>
+  __device__ __forceinline__ void multiply(u32 vector, Take take, Loaded loaded) {
+    clear();
+#pragma unroll 1
+    for (u32 first = 0; first < kHiddenBlocks; first += kHeld) {
+      uint4 piece[2 * kHeld];
+#pragma unroll
+      for (u32 j = 0; j < kHeld; ++j) {
+        const bool there = kHiddenBlocks % kHeld == 0 || first + j < kHiddenBlocks;
+        piece[2 * j] = piece[2 * j + 1] = make_uint4(0, 0, 0, 0);
+        if (there) take(piece[2 * j], (first + j) * 1024);
+        if (there) take(piece[2 * j + 1], (first + j) * 1024 + 512);
+      }
+      if (first + kHeld >= kHiddenBlocks) loaded();
+#pragma unroll
+      for (u32 j = 0; j < kHeld; ++j) {
+        if (kHiddenBlocks % kHeld != 0 && first + j >= kHiddenBlocks) break;
+        const uint4 b = load_shared16(vector + (first + j) * 128);
+        mma16816(c[j % 2 * 2], piece[2 * j].x, piece[2 * j].y, piece[2 * j].z, piece[2 * j].w, b.x, b.y);
+        mma16816(c[j % 2 * 2 + 1], piece[2 * j + 1].x, piece[2 * j + 1].y, piece[2 * j + 1].z, piece[2 * j + 1].w, b.z, b.w);
+      }
+    }
+  }
+  // Of row lane / 4, in each of its four lanes.
+  __device__ __forceinline__ float row() const {
+    return ((c[0][0] + c[1][0]) + (c[2][0] + c[3][0])) + ((c[0][3] + c[1][3]) + (c[2][3] + c[3][3]));
+  }
+};
+static_assert(!kSlices || kHiddenBlocks * 128 <= kActBytes, "the vector, where attention's records were");
+__device__ __forceinline__ bool lm_head(const Block& block, const Params& p, u32 index, u32 warp, u32 lane, Turn& turn, RingCursor& ring) {
+  const GemvTask task(block, p, index);
+  const u32 units = task.units(), vector = shared_address(block.act());
+  trace_mark(p, index, kMarkStart, thread_index() == 0);
+  turn.say(block);
+  trace_starved_reset();
+  const SliceSums sums(block, turn);
+  // Word i of a block of 32 where its reader takes four at once, as SliceVector::put brings them.
+  const u32 mine_at = vector + warp * 128 + (lane / 8 * 8 + lane % 2 * 4 + lane % 8 / 2) * 4;
+  const float squares = warp_sum(fetch_norm(block, p, task, index, warp, lane, [&](int j, u32 pair) {
+    if (warp + j * kConsumerWarps < kHiddenBlocks) store_shared4(mine_at + j * (kConsumerWarps * 128), pair);
+  }));
+  if (lane == 0) sums.squares()[warp] = squares;
+  trace_mark(p, index, kMarkReady, thread_index() == 0);
+  turn.meet();
+  const float scale = rsqrtf(WarpSums(sums.squares()).sum() * (1.0f / kHidden) + kEps);
+  const u32 words = vector + lane % 4 * 32 + lane / 4 % 2 * 16;
+  float* logits = logits_of(p, 0);
+  Best best = no_best();
+  const auto finish = [&](const WholeUnit& unit, u32 which) {
+    const u32 row = task.row_begin + which * kUnit + lane / 4;
+    if (lane % 4 != 0 || row >= task.row_end) return;
+    float v = unit.row() * scale;
+    if (task.bias != kNoOffset) v += vector1(p.vectors + task.bias, row);
+    asm volatile("st.global.u32 [%0], %1;" ::"l"(logits + row), "r"(__float_as_uint(v)) : "memory");  // nobody in this launch reads it
+    best.take(v, row);
+  };
+  WholeUnit unit;
+  if constexpr (kSlots > 0) {
+    u32 mine = warp;  // the next unit that is this warp's
+#pragma unroll 1
+    for (u32 first = 0; first < units; first += kHiddenUnits) {  // a chunk
+      const u64 begin = trace_wait_begin();
+      wait_barrier(block, block.full(ring.slot), ring.phase());
+      trace_wait_end(begin);
+      const u32 empty = block.empty(ring.slot), chunk = block.base() + kShared.ring + ring.slot * kSlotBytes + lane * 16;
+      const auto give_back = [&] {
+        __syncwarp();
+        mbarrier_arrive_many(empty, 1, lane);
+      };
+      ring.advance(1, kSlots);
+      if (mine < first + kHiddenUnits && mine < units) {
+        const u32 from = chunk + (mine - first) * (kHiddenBlocks * 1024);
+        unit.multiply(words, [&](uint4& piece, u32 at) { piece = load_shared16(from + at); }, give_back);
+        finish(unit, mine);
+        mine += kConsumerWarps;
+      } else {
+        give_back();
+      }
+    }
+  } else {
+    const u8* weights = p.weights + static_cast<u64>(task.weight) * 16 + lane * 16;
+#pragma unroll 1
+    for (u32 mine = warp; mine < units; mine += kConsumerWarps) {
+      const u8* from = weights + static_cast<u64>(mine) * (kHiddenBlocks * 1024);
+      unit.multiply(words, [&](uint4& piece, u32 at) { piece = load_weight16(from + at); }, [] {});
+      finish(unit, mine);
+    }
+  }
+  trace_mark(p, index, kMarkComputed, thread_index() == 0);
+  __syncwarp();
+  best = block_best(block, best);
+  if (kSlots > 0 && warp == kConsumerWarps - 1 && lane == 0) atomicAdd(&block.finished_tasks(), 1);
+  if (thread_index() == 0) {
+    Publisher out;
+    out.tag = task.tag;
+    out.word(p.activations + task.output2, 0, __float_as_uint(best.value));
+    out.word(p.activations + task.output2, 1, best.index);
+  }
+  trace_starved(p, index);
+  trace_mark(p, index, kMarkPublished, thread_index() == 0);
+  return turn.stays(block);
+}
+
+// The step's token, by one warp: all partials are looked for at once.
+__device__ __forceinline__ bool argmax_slices(const Block& block, const Params& p, u32 index, u32 warp, u32 lane, Turn& turn) {
+  const TaskDesc& task = block.task(index);
+  trace_mark(p, index, kMarkStart, thread_index() == 0);
+  turn.say(block);
+  if (warp == 0) {
+    constexpr int kTrip = 5;  // a partial a lane each: 160 at once
+    const u8* partials = p.activations + task.input;
+    Best best = no_best();
+#pragma unroll 1
+    for (u32 base = 0; base < task.row_end; base += 32 * kTrip) {
+      PacketPair pairs[kTrip];
+      const auto wanted = [&](int i) { return base + i * 32 + lane < task.row_end; };
+      look_for(
+          block, p, index, tag_base(p) + task.input_tag, pairs, [&](int i) { return partials + (base + i * 32 + lane) * 16; }, wanted);
+#pragma unroll
+      for (int i = 0; i < kTrip; ++i)
+        if (wanted(i)) best.take(__uint_as_float(pairs[i].low()), pairs[i].high());
+    }
+    trace_mark(p, index, kMarkReady, lane == 0);
+    best.reduce_warp();
+    Publisher out;
+    if (lane == 0) publish_token(p, 0, best, out);
+  }
+  turn.meet();
+  trace_mark(p, index, kMarkPublished, thread_index() == 0);
+  return turn.stays(block);
 }
 
 // One loop over the groups of units of all tasks, so that there is one place each for what every one of them does: code that runs once a hop is paid
@@ -528,7 +663,6 @@ __device__ __forceinline__ void consume_slices(const Block& block, const Params&
   SliceVector vector;
   vector.clear();
   float squares = 0.0f;
-  Best best = no_best();
   u32 i = kBefore, first = 0;  // task, and the group's first unit
 #pragma unroll 1
   do {
@@ -536,7 +670,7 @@ __device__ __forceinline__ void consume_slices(const Block& block, const Params&
     if (i != kBefore) {
       const u32 op = block.task(i).op;
       bool stays = true;
-      if (op == kOpGemv) {
+      if (op == kOpGemv && block.task(i).matrix != kLmHead) {
         const GemvTask task(block, p, i);
         const u32 units = task.units(), at_once = units_at_once_of(task.matrix);
         const bool norm = (task.fused & kFusedNorm) != 0, finishes = own < at_once && first + own < units;
@@ -546,7 +680,6 @@ __device__ __forceinline__ void consume_slices(const Block& block, const Params&
         if (finishes) end.prepare(block, p, task, first + own, lane);
         if (first == 0) {
           squares = fetch(block, p, task, i, warp, lane, vector);
-          best = no_best();
           trace_mark(p, i, kMarkReady, thread_index() == 0);
         }
         const SliceSums sums(block, turn);
@@ -567,7 +700,7 @@ __device__ __forceinline__ void consume_slices(const Block& block, const Params&
           const WarpSums of_row(sums.row(own * kUnit + lane % kUnit)), of_squares(sums.squares());
           float v = of_row.sum();
           if (norm) v *= rsqrtf(of_squares.sum() * (1.0f / kHidden) + kEps);
-          end.finish(block, p, i, v, best);
+          end.finish(block, p, i, v);
           __syncwarp();
         }
         trace_mark(p, i, kMarkPublished, warp == kConsumerWarps - 1 && lane == 0);
@@ -576,24 +709,16 @@ __device__ __forceinline__ void consume_slices(const Block& block, const Params&
           next_first = first + at_once;
         } else {
           if (kSlots > 0 && warp == kConsumerWarps - 1 && lane == 0) atomicAdd(&block.finished_tasks(), 1);
-          if ((task.fused & kFusedArgmax) != 0) {
-            best = block_best(block, best);
-            if (thread_index() == 0) {
-              Publisher out;
-              out.tag = task.tag;
-              out.word(p.activations + task.output2, 0, __float_as_uint(best.value));
-              out.word(p.activations + task.output2, 1, best.index);
-            }
-          }
           stays = turn.stays(block);
         }
       } else {
         stays = kAttentionO && op == kOpAttentionO       ? attention_o(block, p, i, count, turn)
                 : !kAttentionO && op == kOpAttentionTile ? attention_slices(block, p, block.task(i), i, turn)
+                : op == kOpGemv                          ? lm_head(block, p, i, warp, lane, turn, w.ring)
+                : op == kOpArgmax                        ? argmax_slices(block, p, i, warp, lane, turn)
                                                          : elementwise(block, p, block.task(i), i);
         vector.clear();  // nothing is held across these
         squares = 0.0f;
-        best = no_best();
       }
       if (!stays) break;
     }
