@@ -28,13 +28,15 @@ std::vector<std::int64_t> sm_shares(const ScheduleConfig& config, const Lowering
 class Dealer {
  public:
   explicit Dealer(std::vector<std::int64_t> shares)
-      : shares_(std::move(shares)), counts_(shares_.size()), by_deficit_(shares_.size()), deficit_(shares_.size()) {
+      : shares_(std::move(shares)), counts_(shares_.size()), by_deficit_(shares_.size()), in_turn_(shares_.size()), deficit_(shares_.size()) {
     for (std::int64_t s : shares_) total_share_ += s;
     for (auto& ledger : ledgers_) ledger.given.assign(shares_.size(), 0);
   }
 
-  // The first stretch goes to `first_sm` or the next SM that gets one, and so on round.
-  void deal(const Segment& segment, std::int64_t row_bytes, Ledger which, std::size_t first_sm, std::vector<Run>& runs) {
+  // The first stretch goes to `first_sm` or the next SM that gets one, and so on round. `busy`: what each SM has to do just before, by which SMs come
+  // first, as far as it is given; among equals all is as without it.
+  void deal(const Segment& segment, std::int64_t row_bytes, Ledger which, std::size_t first_sm, const std::vector<std::int64_t>& busy,
+            std::vector<Run>& runs) {
     LedgerState& ledger = ledgers_[static_cast<std::size_t>(which)];
     const std::int64_t tiles = segment.tiles();
     const std::int64_t tile_bytes = segment.tile_rows * row_bytes;
@@ -46,12 +48,16 @@ class Dealer {
       deficit_[i] = ledger.total * shares_[i] - Int128{total_share_} * (ledger.given[i] + counts_[i] * tile_bytes);
       by_deficit_[i] = i;
     }
-    std::sort(by_deficit_.begin(), by_deficit_.end(),
-              [&](std::size_t a, std::size_t b) { return deficit_[a] != deficit_[b] ? deficit_[a] > deficit_[b] : a < b; });
+    const auto before = [&](std::size_t i) { return busy.empty() ? 0 : busy[i]; };
+    std::sort(by_deficit_.begin(), by_deficit_.end(), [&](std::size_t a, std::size_t b) {
+      if (before(a) != before(b)) return before(a) < before(b);
+      return deficit_[a] != deficit_[b] ? deficit_[a] > deficit_[b] : a < b;
+    });
     for (std::int64_t i = 0; i < left; ++i) ++counts_[by_deficit_[static_cast<std::size_t>(i)]];
+    for (std::size_t k = 0; k < shares_.size(); ++k) in_turn_[k] = (first_sm + k) % shares_.size();
+    std::stable_sort(in_turn_.begin(), in_turn_.end(), [&](std::size_t a, std::size_t b) { return before(a) < before(b); });
     std::int64_t tile = 0;
-    for (std::size_t k = 0; k < shares_.size(); ++k) {
-      const std::size_t i = (first_sm + k) % shares_.size();
+    for (const std::size_t i : in_turn_) {
       if (counts_[i] == 0) continue;
       Run run;
       run.row_begin = static_cast<std::int32_t>(segment.begin + tile * segment.tile_rows);
@@ -72,7 +78,7 @@ class Dealer {
   std::int64_t total_share_ = 0;
   std::array<LedgerState, kLedgers> ledgers_;
   std::vector<std::int64_t> counts_;
-  std::vector<std::size_t> by_deficit_;
+  std::vector<std::size_t> by_deficit_, in_turn_;
   std::vector<Int128> deficit_;
 };
 
@@ -127,6 +133,17 @@ void in_turn(const PlannedInstruction& in, const std::unordered_map<std::int32_t
 // Whose tiles are of one sequence each: always tasks of their own.
 bool one_sequence(Opcode op) { return op == Opcode::AttentionTile || op == Opcode::Argmax; }
 
+// What each SM has to do in an instruction, its rows; and what has nothing to do counts as most: it would look for its next task's input from long
+// before there is any, which makes it slower to write (docs/lab/megakernel.md, 20).
+std::vector<std::int64_t> rows_by_sm(const std::vector<Run>& runs, int sm_count) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(sm_count), 0);
+  for (const Run& run : runs) rows[static_cast<std::size_t>(run.sm)] += run.row_end - run.row_begin;
+  const std::int64_t most = *std::max_element(rows.begin(), rows.end());
+  for (std::int64_t& r : rows)
+    if (r == 0) r = most + 1;
+  return rows;
+}
+
 // One task covers rows of one kv head where counters are per head, or the task's input is a head's.
 void cut(const ModelSpec& spec, const PlannedInstruction& in, std::vector<Run>& runs) {
   const bool single = one_sequence(in.info.op);
@@ -170,8 +187,13 @@ Result<std::vector<std::vector<Run>>> place(const ModelSpec& spec, const Schedul
     // In a short context only the first split of each head has work: it moves on with every layer, so that it is not always the same SMs.
     const std::size_t first_sm =
         in.info.op == Opcode::AttentionTile ? static_cast<std::size_t>(in.info.layer) * static_cast<std::size_t>(spec.kv_heads * target.batch) : 0;
+    // Attention loads its first keys and values while its SM publishes the products before, which that delays by as long as the loads take: it goes
+    // to SMs that are through with those early.
+    std::vector<std::int64_t> busy;
+    if (in.info.op == Opcode::AttentionTile && i > 0 && plan.instructions[i - 1].info.op == Opcode::Gemv)
+      busy = rows_by_sm(all[i - 1], target.sm_count);
     if (level)
-      for (const Segment& segment : in.segments) dealer.deal(segment, in.row_bytes, in.ledger, first_sm, all[i]);
+      for (const Segment& segment : in.segments) dealer.deal(segment, in.row_bytes, in.ledger, first_sm, busy, all[i]);
     else
       in_turn(in, pins[i], target.sm_count, all[i]);
     cut(spec, in, all[i]);

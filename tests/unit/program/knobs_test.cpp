@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "core/base/parse_json.h"
@@ -228,7 +229,33 @@ TEST_CASE("sm_assignment load_balance: the first split, all that a short context
   std::set<int> sms;
   for (const Task& t : p.tasks)
     if (t.op == Opcode::AttentionTile && t.split == 0) sms.insert(t.sm);
-  CHECK(sms.size() == 4 * 8);  // layers x kv heads
+  CHECK(sms.size() > 3 * 8);  // of 4 layers x 8 kv heads
+}
+
+TEST_CASE("sm_assignment load_balance: attention goes to those with the fewest rows of the products before it, and not to those without any") {
+  // 3,072 rows in tiles of 8 are 384 on 132 SMs: 12 have two tiles, 120 have three.
+  ScheduleConfig config;
+  config.gemv_n_tile = 8;
+  const Program p = lowered(model(), config);
+  for (int layer = 0; layer < 4; ++layer) {
+    const std::string prefix = "L" + std::to_string(layer);
+    std::map<int, int> rows;
+    for (const Task* t : tasks_of(p, prefix + ".qkv")) rows[t->sm] += t->row_end - t->row_begin;
+    std::vector<int> before;  // by split, and head
+    for (const Task* t : tasks_of(p, prefix + ".attention")) before.push_back(rows.at(t->sm));
+    REQUIRE(before.size() > 12);
+    CHECK(std::count(before.begin(), before.end(), 16) == 12);
+    CHECK(std::is_sorted(before.begin(), before.end()));
+  }
+  // A narrow model has 24 tiles of products: attention's first tasks find their SMs among those.
+  ModelSpec narrow = model();
+  narrow.hidden = 256, narrow.heads = 2, narrow.kv_heads = 1, narrow.head_dim = 48;
+  const Program few = lowered(narrow, config);
+  std::set<int> some;
+  for (const Task* t : tasks_of(few, "L1.qkv")) some.insert(t->sm);
+  CHECK(some.size() == 24);
+  const auto attention = tasks_of(few, "L1.attention");
+  for (std::size_t t = 0; t < attention.size(); ++t) CHECK((some.count(attention[t]->sm) == 1) == (t < 24));
 }
 
 TEST_CASE("sm_assignment as a map: named tiles where it says, the others in turn") {
