@@ -128,7 +128,7 @@ class Builder {
     return sum;
   }
 
-  PlannedInstruction& gemv(const std::string& name, Matrix matrix, bool has_bias, std::uint32_t fused, std::vector<Segment> segments) {
+  PlannedInstruction& gemv(const std::string& name, Matrix matrix, std::uint32_t fused, std::vector<Segment> segments) {
     const std::int64_t n = packed_rows(spec_, matrix);
     const std::int64_t cols = packed_cols(spec_, matrix);
     const int layer = std::max(layer_, 0);
@@ -137,8 +137,9 @@ class Builder {
     const BufferId weight = buffer(prefix_ + name + ".w", Space::Weight, stored, {n, cols}, {matrix, WeightKind::Embedding, layer, false});
     const BufferId scale =
         int8 ? buffer(prefix_ + name + ".scale", Space::Weight, DType::F32, {n}, {matrix, WeightKind::Embedding, layer, false, true}) : kNone;
-    const BufferId bias =
-        has_bias ? buffer(prefix_ + name + ".bias", Space::Weight, format_.weights, {n}, {matrix, WeightKind::Embedding, layer, true}) : kNone;
+    const BufferId bias = has_bias(spec_, matrix)
+                              ? buffer(prefix_ + name + ".bias", Space::Weight, format_.weights, {n}, {matrix, WeightKind::Embedding, layer, true})
+                              : kNone;
     PlannedInstruction& in = add(name, Opcode::Gemv, std::move(segments), cols * dtype_bytes(stored), Ledger::Weights);
     in.info.matrix = matrix;
     in.info.fused = fused;
@@ -150,27 +151,27 @@ class Builder {
 
   // Norm, then the projection that consumes it; fused or not. Returns the projection.
   PlannedInstruction& normed_gemv(bool fuse_norm, const std::string& norm_name, WeightKind norm_kind, BufferId x, const std::string& name,
-                                  Matrix matrix, bool has_bias, std::uint32_t fused, std::vector<Segment> segments) {
+                                  Matrix matrix, std::uint32_t fused, std::vector<Segment> segments) {
     const BufferId norm_weight = vector_weight(norm_name + ".w", norm_kind, spec_.hidden);
     const BufferId input = fuse_norm ? x : rms_norm(norm_name, x, norm_weight);
-    PlannedInstruction& in = gemv(name, matrix, has_bias, fused | (fuse_norm ? kFusedNorm : 0u), std::move(segments));
+    PlannedInstruction& in = gemv(name, matrix, fused | (fuse_norm ? kFusedNorm : 0u), std::move(segments));
     in.input = reads(input);
     if (fuse_norm) in.norm_weight = norm_weight;
     return in;
   }
 
   // A projection back to the residual, and the add; fused or not. The delta stays fp32, so that fusing changes no number.
-  BufferId residual_gemv(bool fuse_add, const std::string& name, Matrix matrix, bool has_bias, std::uint32_t fused, BufferId input, BufferId x) {
+  BufferId residual_gemv(bool fuse_add, const std::string& name, Matrix matrix, std::uint32_t fused, BufferId input, BufferId x) {
     if (fuse_add) {
       const BufferId sum = next_residual();
-      PlannedInstruction& in = gemv(name, matrix, has_bias, fused | kFusedResidualAdd, rows(spec_.hidden));
+      PlannedInstruction& in = gemv(name, matrix, fused | kFusedResidualAdd, rows(spec_.hidden));
       in.input = reads(input);
       in.residual = reads(x);
       in.output = writes(sum);
       return sum;
     }
     const BufferId delta = vector(name + ".out", DType::F32, spec_.hidden);
-    PlannedInstruction& in = gemv(name, matrix, has_bias, fused, rows(spec_.hidden));
+    PlannedInstruction& in = gemv(name, matrix, fused, rows(spec_.hidden));
     in.input = reads(input);
     in.output = writes(delta);
     return add_residual(name + "_add", x, delta);
@@ -195,8 +196,7 @@ class Builder {
       segments = {{0, qk_rows, whole_heads}, {qk_rows, qkv_rows, n_tile_}};
     }
     if (f.qkv_rope_append) {
-      PlannedInstruction& in =
-          normed_gemv(f.norm_qkv, "attn_norm", WeightKind::AttnNorm, x, "qkv", Matrix::Qkv, spec_.qkv_bias, kFusedRopeAppend, segments);
+      PlannedInstruction& in = normed_gemv(f.norm_qkv, "attn_norm", WeightKind::AttnNorm, x, "qkv", Matrix::Qkv, kFusedRopeAppend, segments);
       in.q_norm = q_norm;
       in.k_norm = k_norm;
       in.rope = rope_;
@@ -206,7 +206,7 @@ class Builder {
     } else {
       const BufferId qkv = vector("qkv.out", DType::F32, qkv_rows);
       const BufferId k = vector("k", DType::F32, spec_.kv_rows());
-      normed_gemv(f.norm_qkv, "attn_norm", WeightKind::AttnNorm, x, "qkv", Matrix::Qkv, spec_.qkv_bias, 0, segments).output = qkv;
+      normed_gemv(f.norm_qkv, "attn_norm", WeightKind::AttnNorm, x, "qkv", Matrix::Qkv, 0, segments).output = qkv;
       writes(qkv);
       PlannedInstruction& rope = add("rope", Opcode::Rope, heads(spec_.heads + spec_.kv_heads, spec_.head_dim), spec_.head_dim);
       rope.input = reads(qkv, true);
@@ -241,7 +241,7 @@ class Builder {
       combine.input = reads(partials, true);
       combine.output = writes(attn);
     }
-    return residual_gemv(f.o_add, "o_proj", Matrix::O, spec_.o_bias, combine_in_o ? kFusedCombine : 0u, combine_in_o ? partials : attn, x);
+    return residual_gemv(f.o_add, "o_proj", Matrix::O, combine_in_o ? kFusedCombine : 0u, combine_in_o ? partials : attn, x);
   }
 
   // One task an SM, of one head: its attention is computed for each task anew. The new residual is a sum a head.
@@ -250,7 +250,7 @@ class Builder {
     std::int32_t tile = 1;  // units
     while (tile < units && (units % tile != 0 || tile * kRowUnit < n_tile_ || units / tile * spec_.kv_heads > target_.sm_count)) ++tile;
     const BufferId sums = buffer("x" + std::to_string(residuals_++), Space::Activation, DType::F32, each({spec_.kv_heads, spec_.hidden}));
-    PlannedInstruction& in = gemv("attention_o", Matrix::O, spec_.o_bias, 0, {{0, spec_.kv_heads * spec_.hidden, tile * kRowUnit}});
+    PlannedInstruction& in = gemv("attention_o", Matrix::O, 0, {{0, spec_.kv_heads * spec_.hidden, tile * kRowUnit}});
     in.info.op = Opcode::AttentionO;
     in.row_bytes /= spec_.kv_heads;
     in.input = reads(q, true);
@@ -265,7 +265,7 @@ class Builder {
     const Fusion& f = config_.fusion;
     const BufferId act = vector("act", format_.activations, spec_.intermediate);
     const std::int32_t gate_up_rows = packed_rows(spec_, Matrix::GateUp);
-    PlannedInstruction& in = normed_gemv(f.norm_gate_up, "mlp_norm", WeightKind::MlpNorm, x, "gate_up", Matrix::GateUp, spec_.mlp_bias,
+    PlannedInstruction& in = normed_gemv(f.norm_gate_up, "mlp_norm", WeightKind::MlpNorm, x, "gate_up", Matrix::GateUp,
                                          f.gate_up_silu ? kFusedSiluMul : 0u, rows(gate_up_rows));
     if (f.gate_up_silu) {
       in.output = writes(act);
@@ -276,7 +276,7 @@ class Builder {
       silu.input = reads(gate_up);
       silu.output = writes(act);
     }
-    return residual_gemv(f.down_add, "down", Matrix::Down, spec_.mlp_bias, 0, act, x);
+    return residual_gemv(f.down_add, "down", Matrix::Down, 0, act, x);
   }
 
   void head(BufferId x) {
@@ -286,7 +286,7 @@ class Builder {
     const bool feeds_back = config_.kernel.tokens_per_launch > 1;
     const BufferId next_token = feeds_back ? token_ : buffer("next_token", Space::Output, DType::I32, {target_.batch});
     const BufferId partials = buffer("argmax_partials", Space::Activation, DType::I32, each({0, kArgmaxWords}));
-    PlannedInstruction& lm_head = normed_gemv(f.norm_lm_head, "final_norm", WeightKind::FinalNorm, x, "lm_head", Matrix::LmHead, false,
+    PlannedInstruction& lm_head = normed_gemv(f.norm_lm_head, "final_norm", WeightKind::FinalNorm, x, "lm_head", Matrix::LmHead,
                                               f.lm_head_argmax ? kFusedArgmax : 0u, rows(spec_.vocab));
     lm_head.output = writes(logits);
     if (f.lm_head_argmax) {

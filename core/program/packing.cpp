@@ -65,6 +65,22 @@ std::int32_t packed_cols(const ModelSpec& spec, Matrix matrix) {
   return 0;
 }
 
+bool has_bias(const ModelSpec& spec, Matrix matrix) {
+  switch (matrix) {
+    case Matrix::Qkv:
+      return spec.qkv_bias;
+    case Matrix::O:
+      return spec.o_bias;
+    case Matrix::GateUp:
+    case Matrix::Down:
+      return spec.mlp_bias;
+    case Matrix::LmHead:
+    case Matrix::None:
+      break;
+  }
+  return false;
+}
+
 LogicalRow logical_row(const ModelSpec& spec, Matrix matrix, std::int32_t packed_row) {
   switch (matrix) {
     case Matrix::Qkv: {

@@ -186,7 +186,7 @@ void FootprintChecker::attention_o() {
     weight("its columns of a weight row", {Matrix::O, WeightKind::Embedding, layer(), false}, spec_.hidden * cols,
            {r * cols + t.head * group, group});
   if (t.head == 0) {
-    if (has_bias()) weight("the bias rows", {Matrix::O, WeightKind::Embedding, layer(), true}, spec_.hidden, mine);
+    if (has_bias(spec_, task_->matrix)) weight("the bias rows", {Matrix::O, WeightKind::Embedding, layer(), true}, spec_.hidden, mine);
     vector(true, "the residual slice", spec_.hidden, mine);
   }
   take(false, {"its slice of the head's sum", Space::Activation, Elements::Float32, sums, {t.head * spec_.hidden + mine.first, mine.count}});

@@ -59,7 +59,6 @@ class FootprintChecker {
   void gemv_inputs(std::int64_t cols);
   void gemv_outputs();
   void qkv_outputs();
-  bool has_bias() const;
   static DType dtype_of(Elements elements);  // not Float, which may be any of three
   // validator_footprint_regions.cpp
   void refuse(std::string why, const Region* region = nullptr);

@@ -31,20 +31,6 @@ WeightKind norm_before(Matrix matrix) {
 
 }  // namespace
 
-bool FootprintChecker::has_bias() const {
-  switch (task_->matrix) {
-    case Matrix::Qkv:
-      return spec_.qkv_bias;
-    case Matrix::O:
-      return spec_.o_bias;
-    case Matrix::GateUp:
-    case Matrix::Down:
-      return spec_.mlp_bias;
-    default:
-      return false;
-  }
-}
-
 void FootprintChecker::gemv() {
   const Task& t = *task_;
   if (t.matrix == Matrix::None) return refuse("a Gemv of no matrix");
@@ -73,7 +59,7 @@ void FootprintChecker::gemv_inputs(std::int64_t cols) {
   weight("the weight rows", {t.matrix, WeightKind::Embedding, layer(), false}, rows * cols, {mine.first * cols, mine.count * cols},
          int8 ? Elements::Int8 : Elements::Float);
   if (int8) weight("the scale rows", {t.matrix, WeightKind::Embedding, layer(), false, true}, rows, mine, Elements::Float32);
-  if (has_bias()) weight("the bias rows", {t.matrix, WeightKind::Embedding, layer(), true}, rows, mine);
+  if (has_bias(spec_, t.matrix)) weight("the bias rows", {t.matrix, WeightKind::Embedding, layer(), true}, rows, mine);
   if ((t.fused & kFusedRopeAppend) != 0) {
     head_norms();
     rope_table();

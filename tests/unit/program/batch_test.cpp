@@ -20,7 +20,7 @@ struct Pair {
   Program one, many;
 };
 
-Pair lowered(const ModelSpec& spec, const ScheduleConfig& config, int sms, int max_seq, int batch) {
+Pair lowered_pair(const ModelSpec& spec, const ScheduleConfig& config, int sms, int max_seq, int batch) {
   LoweringTarget target{sms, 232448, max_seq, {}};
   const auto one = lower(spec, config, target, {});
   target.batch = batch;
@@ -55,7 +55,7 @@ TEST_CASE("a batch holds each sequence's program, and reads weights once") {
     for (int i = 0; i < 6; ++i) {
       const int batch = 2 + static_cast<int>(rng.below(7));
       const ScheduleConfig config = random_accepted_config(232448, rng);
-      const auto [one, many] = lowered(spec, config, 1 + static_cast<int>(rng.below(20)), 300, batch);
+      const auto [one, many] = lowered_pair(spec, config, 1 + static_cast<int>(rng.below(20)), 300, batch);
       CAPTURE(spec.name);
       CAPTURE(batch);
       const std::string text = to_json(config).dump();
@@ -101,7 +101,7 @@ TEST_CASE("a batch holds each sequence's program, and reads weights once") {
 }
 
 TEST_CASE("attention tasks of a batch: no more than the SMs, all of a head's splits among them") {
-  const auto [one, many] = lowered(llama_1b(), ScheduleConfig{}, 132, 4096, 8);
+  const auto [one, many] = lowered_pair(llama_1b(), ScheduleConfig{}, 132, 4096, 8);
   CHECK(one.attention.splits == 16);  // 132 / 8 kv heads
   CHECK(many.attention.splits == 16);
   CHECK(many.attention.split_step == 2);  // 132 / (8 kv heads * 8 sequences)

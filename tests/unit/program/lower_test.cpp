@@ -15,7 +15,7 @@ using namespace amk::test;
 
 namespace {
 
-const LoweringTarget kTarget{132, 232448, 2048, {}};
+const LoweringTarget kH100Like{132, 232448, 2048, {}};
 
 std::string rule_of(const Result<Program>& program) {
   REQUIRE_FALSE(program);
@@ -29,7 +29,7 @@ std::string rule_of(const Result<Program>& program) {
 
 TEST_CASE("the default schedule of llama-3.2-1b on 132 SMs, against the figures of its config") {
   const ModelSpec spec = llama_1b();
-  const auto program = lower(spec, {}, kTarget, {});
+  const auto program = lower(spec, {}, kH100Like, {});
   REQUIRE(program);
   // 16 layers of qkv, attention, combine, o_proj, gate_up, down; embed, lm_head, argmax.
   CHECK(program->instructions.size() == 16 * 6 + 3);
@@ -130,26 +130,26 @@ TEST_CASE("what cannot be lowered is rejected by rule with a witness") {
   ScheduleConfig config;
   CHECK(rule_of(lower(spec, config, {132, 101376, 2048, {}}, {})) == "smem-over-cap");
   config.smem_bytes_per_block = 16384;
-  CHECK(rule_of(lower(spec, config, kTarget, {})) == "ring-holds-two-chunks");
+  CHECK(rule_of(lower(spec, config, kH100Like, {})) == "ring-holds-two-chunks");
   config = {};
   config.kernel.weight_layout = WeightLayout::Row;
-  CHECK(rule_of(lower(spec, config, kTarget, {})) == "mma-needs-packed");
+  CHECK(rule_of(lower(spec, config, kH100Like, {})) == "mma-needs-packed");
   config = {};
   config.sm_assignment = SmAssignment::Explicit;
   for (const char* tile : {"L16.qkv.0", "L0.rope.0", "L0.qkv.192", "L0.qkv.9999999", "qkv.0", "argmax.1", "x", "L0.qkv.", "L0.qkv.-1"}) {
     config.explicit_sm = {{tile, 0}};
-    const auto program = lower(spec, config, kTarget, {});
+    const auto program = lower(spec, config, kH100Like, {});
     CHECK(rule_of(program) == "unknown-tile");
     CHECK(program.error().data["witness"]["tile"] == tile);
   }
   config.explicit_sm = {{"L0.qkv.0", 132}};
-  CHECK(rule_of(lower(spec, config, kTarget, {})) == "sm-out-of-range");
+  CHECK(rule_of(lower(spec, config, kH100Like, {})) == "sm-out-of-range");
   config = {};
   config.sm_assignment = SmAssignment::RoundRobin;
   config.gemv_n_tile = 8;
   ModelSpec huge = llama_8b();
   huge.layers = 1024;
-  CHECK(rule_of(lower(huge, config, kTarget, {})) == "too-many-tasks");
+  CHECK(rule_of(lower(huge, config, kH100Like, {})) == "too-many-tasks");
 }
 
 TEST_CASE("targets, formats and models outside the range are refused by field") {
@@ -160,10 +160,10 @@ TEST_CASE("targets, formats and models outside the range are refused by field") 
   CHECK(message({132, 232448, 131073, {}}) == "target.max_seq is 131073; accepted: 1 to the model's max_position, 131072");
   CHECK(message({2, 232448, 64, {1.0}}) == "target.sm_weight is 1; accepted: no weights, or one for each of 2 SMs");
   CHECK(message({2, 232448, 64, {1.0, 0.0}}) == "target.sm_weight is 0.0; accepted: positive finite numbers");
-  CHECK(lower(spec, {}, kTarget, {DType::I8, DType::F32, DType::F32}).error().kind == ErrorKind::Unsupported);
+  CHECK(lower(spec, {}, kH100Like, {DType::I8, DType::F32, DType::F32}).error().kind == ErrorKind::Unsupported);
   ModelSpec odd = spec;
   odd.head_dim = 20;
-  CHECK(lower(odd, {}, kTarget, {}).error().message == "head_dim is 20; accepted: positive multiples of 8");
+  CHECK(lower(odd, {}, kH100Like, {}).error().message == "head_dim is 20; accepted: positive multiples of 8");
 }
 
 TEST_CASE("activations follow the format; the residual and what only unfused schedules keep stay fp32") {
@@ -182,7 +182,7 @@ TEST_CASE("activations follow the format; the residual and what only unfused sch
 }
 
 TEST_CASE("task names for witnesses, and no crash on a broken program") {
-  auto program = lower(llama_1b(), {}, kTarget, {});
+  auto program = lower(llama_1b(), {}, kH100Like, {});
   REQUIRE(program);
   CHECK(task_name(*program, 0) == "embed[rows 0,16)@sm0");
   CHECK(task_name(*program, -1) == "task -1");

@@ -13,10 +13,10 @@ using namespace amk::test;
 
 namespace {
 
-constexpr int kPositions = 140;
+constexpr int kBatchPositions = 140;
 
-Result<ReferenceVm> vm_of(const DecodedFixture& fixture, const ScheduleConfig& config, int batch, std::uint64_t interleaving) {
-  LoweringTarget target{3 * fixture.spec().kv_heads + 1, 232448, kPositions, {}};
+Result<ReferenceVm> batch_vm(const DecodedFixture& fixture, const ScheduleConfig& config, int batch, std::uint64_t interleaving) {
+  LoweringTarget target{3 * fixture.spec().kv_heads + 1, 232448, kBatchPositions, {}};
   target.batch = batch;
   AMK_TRY(program, lower(fixture.spec(), config, target, fixture.exact_format()));
   return ReferenceVm::create(program, fixture.weights, {interleaving, true});
@@ -28,15 +28,15 @@ TEST_CASE("every sequence of a batch has the bits that it has alone") {
   Rng rng(31);
   for (const std::string& name : fixture_names()) {
     CAPTURE(name);
-    const DecodedFixture fixture = decode_fixture(name, kPositions);
+    const DecodedFixture fixture = decode_fixture(name, kBatchPositions);
     for (int draw = 0; draw < 3; ++draw) {
       const int batch = 2 + static_cast<int>(rng.below(5));
       const ScheduleConfig config = random_accepted_config(232448, rng);
-      auto many = vm_of(fixture, config, batch, 5);
+      auto many = batch_vm(fixture, config, batch, 5);
       if (!many) continue;  // a ring that this draw does not hold
       // The cache behind a sequence is the fixture's up to its position; its tokens from there on are its own.
       std::vector<int> begins;
-      for (int s = 0; s < batch; ++s) begins.push_back(static_cast<int>(rng.below(kPositions - 4)));
+      for (int s = 0; s < batch; ++s) begins.push_back(static_cast<int>(rng.below(kBatchPositions - 4)));
       std::vector<std::vector<int>> tokens(4);
       for (auto& step : tokens)
         for (int s = 0; s < batch; ++s) step.push_back(static_cast<int>(rng.below(static_cast<std::uint64_t>(fixture.spec().vocab))));
@@ -44,7 +44,7 @@ TEST_CASE("every sequence of a batch has the bits that it has alone") {
         REQUIRE(many->seed_kv(begins[static_cast<std::size_t>(s)], fixture.max_seq, fixture.keys(), fixture.values(), s));
       std::vector<ReferenceVm> alone;
       for (int s = 0; s < batch; ++s) {
-        auto one = vm_of(fixture, config, 1, 6);
+        auto one = batch_vm(fixture, config, 1, 6);
         REQUIRE(one);
         REQUIRE(one->seed_kv(begins[static_cast<std::size_t>(s)], fixture.max_seq, fixture.keys(), fixture.values()));
         alone.push_back(std::move(*one));
@@ -67,8 +67,8 @@ TEST_CASE("every sequence of a batch has the bits that it has alone") {
 }
 
 TEST_CASE("a batch takes a token for each of its sequences, and seeds each alone") {
-  const DecodedFixture fixture = decode_fixture("llama-gqa", kPositions);
-  auto vm = vm_of(fixture, {}, 3, 1);
+  const DecodedFixture fixture = decode_fixture("llama-gqa", kBatchPositions);
+  auto vm = batch_vm(fixture, {}, 3, 1);
   REQUIRE(vm);
   CHECK(vm->step(7).error().data["field"] == "tokens");
   CHECK(vm->step(std::vector<int>{1, 2}).error().data["field"] == "tokens");

@@ -19,7 +19,7 @@ const DecodedFixture& gqa() {
 
 LoweringTarget small_target(int max_seq = 160, int sm_count = 5) { return {sm_count, 232448, max_seq, {}}; }
 
-Program lowered(const DecodedFixture& fixture, const ScheduleConfig& config = {}, const LoweringTarget& target = small_target()) {
+Program lowered_small(const DecodedFixture& fixture, const ScheduleConfig& config = {}, const LoweringTarget& target = small_target()) {
   auto program = lower(fixture.spec(), config, target, fixture.exact_format());
   REQUIRE_MESSAGE(program, (program ? "" : program.error().message));
   return *program;
@@ -41,7 +41,7 @@ Task& first_task(Program& program, Opcode op, Matrix matrix = Matrix::None) {
 
 TEST_CASE("a sequence from position 0 follows the oracle, token by token") {
   const DecodedFixture& fixture = gqa();
-  ReferenceVm vm = vm_of(lowered(fixture), fixture);
+  ReferenceVm vm = vm_of(lowered_small(fixture), fixture);
   for (int p = 0; p < 140; ++p) {  // beyond two blocks of 64: three splits are active
     CHECK(vm.position() == p);
     const auto step = vm.step(fixture.tokens[static_cast<std::size_t>(p)]);
@@ -53,7 +53,7 @@ TEST_CASE("a sequence from position 0 follows the oracle, token by token") {
 
 TEST_CASE("reset begins a new sequence and leaves no trace of the last") {
   const DecodedFixture& fixture = gqa();
-  ReferenceVm vm = vm_of(lowered(fixture), fixture);
+  ReferenceVm vm = vm_of(lowered_small(fixture), fixture);
   for (int i = 0; i < 3; ++i) REQUIRE(vm.step(7));
   vm.reset();
   CHECK(vm.position() == 0);
@@ -64,7 +64,7 @@ TEST_CASE("reset begins a new sequence and leaves no trace of the last") {
 
 TEST_CASE("seed_kv continues where the oracle stands") {
   const DecodedFixture& fixture = gqa();
-  ReferenceVm vm = vm_of(lowered(fixture), fixture);
+  ReferenceVm vm = vm_of(lowered_small(fixture), fixture);
   REQUIRE(vm.seed_kv(100, fixture.max_seq, fixture.keys(), fixture.values()));
   const auto step = vm.step(fixture.tokens[100]);
   REQUIRE(step);
@@ -88,7 +88,7 @@ TEST_CASE("rounding buffers to bf16 changes the numbers, within what bf16 can do
 
 TEST_CASE("a lost signal is a deadlock that names the counter") {
   const DecodedFixture& fixture = gqa();
-  Program program = lowered(fixture);
+  Program program = lowered_small(fixture);
   Task& task = first_task(program, Opcode::Gemv, Matrix::GateUp);
   const std::string counter = program.counters[static_cast<std::size_t>(task.signal)].name;
   task.signal = kNone;
@@ -111,7 +111,7 @@ TEST_CASE("a lost signal is a deadlock that names the counter") {
 TEST_CASE("counters are monotone: a signal too many lets a later step start early, never the first") {
   // Two signals a step where one is declared: at epoch e the counter is ahead by e, so waits are met before the work is done.
   const DecodedFixture& fixture = gqa();
-  Program program = lowered(fixture, {}, small_target(160, 3));
+  Program program = lowered_small(fixture, {}, small_target(160, 3));
   Task& argmax_task = first_task(program, Opcode::Argmax);
   REQUIRE(argmax_task.waits.size() == 1);
   program.counters[static_cast<std::size_t>(argmax_task.waits[0].counter)].fan_in -= 1;
@@ -130,7 +130,7 @@ TEST_CASE("counters are monotone: a signal too many lets a later step start earl
 
 TEST_CASE("a missing wait shows as poison in some interleaving") {
   const DecodedFixture& fixture = gqa();
-  Program program = lowered(fixture);
+  Program program = lowered_small(fixture);
   for (Task& task : program.tasks)
     if (task.op == Opcode::Gemv && task.matrix == Matrix::Down) task.waits.clear();
   bool poisoned = false;
@@ -147,7 +147,7 @@ TEST_CASE("a stream that loads in another order than the queue consumes is stuck
   const DecodedFixture& fixture = gqa();
   ScheduleConfig config;
   config.smem_bytes_per_block = 2 * config.kernel.chunk_bytes;
-  Program program = lowered(fixture, config, small_target(160, 2));
+  Program program = lowered_small(fixture, config, small_target(160, 2));
   std::vector<TaskId>& stream = program.streams[0];
   REQUIRE(stream.size() > 4);
   REQUIRE(dry_run(program));
@@ -160,22 +160,22 @@ TEST_CASE("a stream that loads in another order than the queue consumes is stuck
 
 TEST_CASE("limits: token, position, steps, weights of another model") {
   const DecodedFixture& fixture = gqa();
-  ReferenceVm vm = vm_of(lowered(fixture, {}, small_target(3)), fixture);
+  ReferenceVm vm = vm_of(lowered_small(fixture, {}, small_target(3)), fixture);
   CHECK(vm.step(-1).error().data["field"] == "token");
   CHECK(vm.step(fixture.spec().vocab).error().data["field"] == "token");
   CHECK(vm.position() == 0);
   for (int p = 0; p < 3; ++p) REQUIRE(vm.step(1));
   CHECK(vm.step(1).error().data["field"] == "position");
 
-  Program brief = lowered(fixture);
+  Program brief = lowered_small(fixture);
   brief.max_steps = 1;
   ReferenceVm once = vm_of(brief, fixture);
   REQUIRE(once.step(1));
   CHECK(once.step(1).error().data["field"] == "max_steps");
 
   const DecodedFixture other = decode_fixture("qwen3-qknorm", 1);
-  const auto wrong = ReferenceVm::create(lowered(fixture), other.weights);
+  const auto wrong = ReferenceVm::create(lowered_small(fixture), other.weights);
   REQUIRE_FALSE(wrong);
   CHECK(wrong.error().data["field"] == "weights");
-  CHECK_FALSE(ReferenceVm::create(lowered(fixture), nullptr));
+  CHECK_FALSE(ReferenceVm::create(lowered_small(fixture), nullptr));
 }

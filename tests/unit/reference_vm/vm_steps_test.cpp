@@ -12,11 +12,11 @@ using namespace amk::test;
 
 namespace {
 
-constexpr int kPositions = 80;
+constexpr int kStepPositions = 80;
 
 Result<Program> program_of(const DecodedFixture& fixture, ScheduleConfig config, int steps, int batch = 1) {
   config.kernel.tokens_per_launch = steps;
-  LoweringTarget target{3 * fixture.spec().kv_heads + 1, 232448, kPositions, {}};
+  LoweringTarget target{3 * fixture.spec().kv_heads + 1, 232448, kStepPositions, {}};
   target.batch = batch;
   return lower(fixture.spec(), config, target, fixture.exact_format());
 }
@@ -31,7 +31,7 @@ TEST_CASE("steps of one launch have the bits of steps launched one by one, fed b
   Rng rng(91);
   for (const std::string& name : fixture_names()) {
     CAPTURE(name);
-    const DecodedFixture fixture = decode_fixture(name, kPositions);
+    const DecodedFixture fixture = decode_fixture(name, kStepPositions);
     for (int draw = 0; draw < 2; ++draw) {
       ScheduleConfig config = random_accepted_config(232448, rng);
       while (config.kernel.gemv_path == GemvPath::Slices) config = random_accepted_config(232448, rng);  // one token a launch
@@ -77,7 +77,7 @@ TEST_CASE("steps of one launch have the bits of steps launched one by one, fed b
 }
 
 TEST_CASE("a launch's tokens and steps are what the program takes") {
-  const DecodedFixture fixture = decode_fixture("llama-gqa", kPositions);
+  const DecodedFixture fixture = decode_fixture("llama-gqa", kStepPositions);
   const auto one = program_of(fixture, {}, 1), several = program_of(fixture, {}, 4);
   auto vm = ReferenceVm::create(*one, fixture.weights);
   REQUIRE(vm);
@@ -87,7 +87,7 @@ TEST_CASE("a launch's tokens and steps are what the program takes") {
   CHECK(vm->launch(std::vector<int>{1}, 0).error().data["field"] == "steps");
   CHECK(vm->launch(std::vector<int>{1, 2}, 3).error().data["field"] == "tokens");
   CHECK(vm->launch(std::vector<int>{1, fixture.spec().vocab}, 2).error().data["field"] == "token");
-  CHECK(vm->launch(std::vector<int>{1}, kPositions + 1).error().data["field"] == "position");
+  CHECK(vm->launch(std::vector<int>{1}, kStepPositions + 1).error().data["field"] == "position");
   CHECK(vm->launch(std::vector<int>{1}, 9));  // any number: the proof is for all
   CHECK(vm->step(2));
   CHECK(vm->position() == 10);
@@ -95,7 +95,7 @@ TEST_CASE("a launch's tokens and steps are what the program takes") {
 }
 
 TEST_CASE("a launch without the edge from argmax to embedding does not pass for one that has it") {
-  const DecodedFixture fixture = decode_fixture("llama-gqa", kPositions);
+  const DecodedFixture fixture = decode_fixture("llama-gqa", kStepPositions);
   Program good = *program_of(fixture, {}, 4);
   Program bad = good;
   for (Task& t : bad.tasks) std::erase_if(t.waits, [](const Wait& w) { return w.target == 0; });
