@@ -58,13 +58,24 @@ class Decoder {
   void norm_heads(std::span<float> heads, WeightKind kind, int layer);
   static void rotate_heads(std::span<float> heads, std::span<const float> cos, std::span<const float> sin);
   void append_kv(int layer, int position, const float* k, const float* v);
-  void attend(int layer);
   // `q`, `out`: of all heads of this position.
   void attend_head(int layer, int head, int position, const float* q, float* out, std::vector<float>& scores);
-  void add_residual(std::span<const float> update);
-  // Of several tokens at once, [token][element].
-  Status feed_block(std::span<const int> tokens, std::span<const int> wanted, std::vector<std::vector<float>>& logits);
-  void norm_block(WeightKind kind, int layer, std::span<const float> in, std::span<float> out);
+  void attend(int layer);
+  void norm(WeightKind kind, int layer, std::span<const float> in, std::span<float> out);
+  void add_residual();
+  // The next tokens through all layers: their residuals are in hidden_, and position_ is behind them.
+  void forward(std::span<const int> block);
+  // Logits of residuals.
+  void score(std::span<const float> rows, std::vector<float>& logits);
+
+  // Buffers hold a block's tokens one after the other.
+  std::size_t tokens() const { return hidden_.size() / static_cast<std::size_t>(spec_.hidden); }
+  std::span<float> of_token(std::vector<float>& rows, std::size_t token) const {
+    const std::size_t width = rows.size() / tokens();
+    return std::span(rows).subspan(token * width, width);
+  }
+  template <class Body>
+  void each_token(std::size_t count, const Body& body);
 
   std::shared_ptr<const Weights> weights_;
   ModelSpec spec_;
