@@ -33,7 +33,7 @@ std::optional<double> known_bandwidth(const Json& facts, const std::string& uuid
   return value->get<double>();
 }
 
-Json describe(const GpuDevice& gpu, const Json& facts) {
+Json report_of(const GpuDevice& gpu, const Json& facts) {
   Json json = {{"ordinal", gpu.ordinal},
                {"uuid", gpu.uuid},
                {"product", gpu.product},
@@ -57,7 +57,7 @@ Json gpu_report(const std::filesystem::path& facts_path) {
   const auto gpus = gpu_devices();
   if (gpus) {
     for (const GpuDevice& gpu : *gpus) {
-      report["gpus"].push_back(describe(gpu, facts));
+      report["gpus"].push_back(report_of(gpu, facts));
       if (gpu.sm_major < 8 || !gpu.cooperative_launch) report["missing"].push_back(gpu.product + " is older than compute capability 8.0: not usable");
     }
     report["cuda"] = std::to_string((*cuda::driver())->version / 1000) + "." + std::to_string((*cuda::driver())->version % 1000 / 10);

@@ -9,7 +9,7 @@ namespace amk {
 namespace {
 
 constexpr std::uint64_t kAlign = 256;
-std::uint64_t align_up(std::uint64_t value) { return (value + kAlign - 1) / kAlign * kAlign; }
+std::uint64_t aligned(std::uint64_t value) { return (value + kAlign - 1) / kAlign * kAlign; }
 
 }  // namespace
 
@@ -42,9 +42,9 @@ Result<DeviceSequence> DeviceSequence::create(const ModelSpec& spec, const Numer
 // guard | tokens | guard | next tokens | guard | logits | guard
 Status DeviceSequence::allocate_outputs(const cuda::Stream& stream) {
   tokens_at_ = kGuardBytes;
-  next_at_ = align_up(tokens_at_ + token_bytes()) + kGuardBytes;
-  logits_at_ = align_up(next_at_ + next_bytes()) + kGuardBytes;
-  AMK_TRY(outputs, cuda::Memory::allocate(align_up(logits_at_ + logit_bytes()) + kGuardBytes));
+  next_at_ = aligned(tokens_at_ + token_bytes()) + kGuardBytes;
+  logits_at_ = aligned(next_at_ + next_bytes()) + kGuardBytes;
+  AMK_TRY(outputs, cuda::Memory::allocate(aligned(logits_at_ + logit_bytes()) + kGuardBytes));
   outputs_ = std::move(outputs);
   AMK_CHECK(cuda::fill_u8(outputs_.pointer(), kGuardByte, outputs_.bytes(), stream));
   AMK_CHECK(cuda::fill_u8(tokens(), 0, token_bytes(), stream));

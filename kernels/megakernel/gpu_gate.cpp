@@ -17,10 +17,10 @@
 namespace amk {
 namespace {
 
-constexpr int kTimedFrom = 256, kTimedTokens = 8;
-constexpr double kOracleWork = 4e11;  // multiplications of oracle and native forward together, once a workload
-constexpr double kFreshBits = 16;     // of the tokens drawn for each judgement: a recorded answer fits one in 65,536
-constexpr int kFewestPositions = 12, kFromEmpty = 4, kDrawn = 8;
+constexpr int kTimedFrom = 256;
+constexpr double kGateWork = 4e11;  // multiplications of oracle and native forward together, once a workload
+constexpr double kFreshBits = 16;   // of the tokens drawn for each judgement: a recorded answer fits one in 65,536
+constexpr int kFewestGated = 12, kGatedFromEmpty = 4, kDrawn = 8;
 
 struct Distance {
   double max_abs = 0, sum = 0, kl = 0;
@@ -53,14 +53,14 @@ double largest(std::span<const double> values) { return values.empty() ? 0.0 : *
 GpuReference::Plan GpuReference::plan(const ModelSpec& spec, int max_seq, std::uint64_t seed, int sequences) {
   Plan plan;
   plan.tokens = std::min(max_seq, kTimedFrom + kTimedTokens);
-  const int by_work = static_cast<int>(
-      std::clamp(kOracleWork / sequences / (2.0 * static_cast<double>(spec.parameters())), static_cast<double>(kFewestPositions), 1e6));
+  const int by_work =
+      static_cast<int>(std::clamp(kGateWork / sequences / (2.0 * static_cast<double>(spec.parameters())), static_cast<double>(kFewestGated), 1e6));
   const int reach = std::min(plan.tokens, by_work);
   std::set<int> chosen;
   const auto take = [&](int position) {
     if (position >= 0 && position < reach) chosen.insert(position);
   };
-  for (int i = 0; i < kFromEmpty; ++i) take(i);
+  for (int i = 0; i < kGatedFromEmpty; ++i) take(i);
   for (const int edge : {64, 128, 256}) {
     for (int d = -1; d <= 1; ++d) take(edge + d);
   }

@@ -89,4 +89,6 @@ class GpuOracle {
 // the oracle's wherever its two best are further apart than twice the bound. The margin covers what differs between two correct orders of rounding.
 constexpr double kGateMargin = 1.25;
 
+constexpr int kTimedTokens = 8;  // of a measured launch or chain, from position 256 on where the context is as long
+
 }  // namespace amk

@@ -13,7 +13,6 @@
 namespace amk {
 namespace {
 
-constexpr int kTimedTokens = 8;
 constexpr int kColdFactor = 4;  // weights below this many L2s are flushed between samples
 
 std::uint64_t fresh_seed() {

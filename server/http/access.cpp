@@ -10,13 +10,14 @@
 #include <cstring>
 
 namespace amk::http {
-namespace {
 
 std::string lower(std::string s) {
   for (char& c : s)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   return s;
 }
+
+namespace {
 
 // The host of "host[:port]"; nullopt when it is not of that form.
 std::optional<std::string> host_of(const std::string& authority) {

@@ -11,6 +11,9 @@
 
 namespace amk::http {
 
+// ASCII letters only, whatever the locale.
+std::string lower(std::string s);
+
 struct AccessPolicy {
   std::vector<std::string> hosts = {"127.0.0.1", "localhost", "[::1]"};  // of Host and of Origin; any port
   std::string token;                                                     // bearer token; empty: none asked

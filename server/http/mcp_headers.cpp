@@ -2,18 +2,13 @@
 #include <charconv>
 #include <cmath>
 
+#include "server/http/access.h"
 #include "server/http/mcp_endpoint.h"
 #include "server/protocol/base64.h"
 #include "server/protocol/revisions.h"
 
 namespace amk::http {
 namespace {
-
-std::string lower(std::string s) {
-  for (char& c : s)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return s;
-}
 
 bool plain_ascii(const std::string& s) {
   for (unsigned char c : s)

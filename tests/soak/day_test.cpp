@@ -30,7 +30,7 @@ constexpr std::int64_t kSecond = 1'000'000, kStep = 10 * kSecond;
 constexpr int kStepsAnHour = 360;
 
 template <class T>
-T must(Result<T> result) {
+T must_have(Result<T> result) {
   if (!result) FAIL(result.error().message);
   return std::move(*result);
 }
@@ -100,8 +100,8 @@ TEST_CASE("a day of work leaves memory, descriptors, log and journal where they 
   options.workspace = folder.path / "workspace";
   options.clock = &clock;
   options.reserve_bytes = 0;
-  const auto store = must(Store::open(options));
-  const auto campaigns = must(CampaignService::create(*store));
+  const auto store = must_have(Store::open(options));
+  const auto campaigns = must_have(CampaignService::create(*store));
   ResultFiles files(*store);
   campaigns->on_end([&files] { files.poke(); });
   mcp::Server server(amk::testing::fake_definition());
@@ -110,7 +110,7 @@ TEST_CASE("a day of work leaves memory, descriptors, log and journal where they 
   JobManager jobs(job_options);
   CampaignPolicy policy;
   policy.plateau = 0;  // overnight
-  const auto campaign = must(campaigns->open({"toy", "h100", "cpu", "bf16-b1"}, policy)).id;
+  const auto campaign = must_have(campaigns->open({"toy", "h100", "cpu", "bf16-b1"}, policy)).id;
   const auto busy = campaigns->activity(campaign);
 
   std::map<std::string, std::int64_t> outcomes;
@@ -125,27 +125,27 @@ TEST_CASE("a day of work leaves memory, descriptors, log and journal where they 
     request.config = verdict.config;
     request.schedule_id = verdict.schedule_id;
     request.loop = "soak";
-    const Ticket ticket = must(campaigns->begin(campaign, request));
+    const Ticket ticket = must_have(campaigns->begin(campaign, request));
     clock.advance_us(kStep);
-    const Recorded recorded = step % 97 == 5 ? must(campaigns->lose(ticket, "worker lost")) : must(campaigns->finish(ticket, verdict));
+    const Recorded recorded = step % 97 == 5 ? must_have(campaigns->lose(ticket, "worker lost")) : must_have(campaigns->finish(ticket, verdict));
     REQUIRE(recorded.experiment.outcome);
     ++outcomes[std::string(to_string(*recorded.experiment.outcome))];
     if (*recorded.experiment.outcome == Outcome::Kept) best = std::min(best, *recorded.experiment.latency_us);
     if (step % 6 == 0) {  // each minute
-      must(campaigns->status(campaign));
-      must(campaigns->next(campaign));
+      must_have(campaigns->status(campaign));
+      must_have(campaigns->next(campaign));
       ResultsQuery query;
-      must(Results(*store).page(query));
+      must_have(Results(*store).page(query));
       client_comes_and_goes(server);
       JobRequest job;
       job.kind = "soak";
       job.run = [](JobContext&) -> Result<Json> { return Json{{"text", std::string(4000, 'x')}}; };
-      const auto started = must(jobs.start(std::move(job)));
-      must(jobs.wait(started.job_id, 60));
+      const auto started = must_have(jobs.start(std::move(job)));
+      must_have(jobs.wait(started.job_id, 60));
       for (int line = 0; line < 40; ++line) daemon::log_line("info", "minute " + std::to_string(step / 6) + " " + std::string(400, 'l'));
     }
     if (step % kStepsAnHour == kStepsAnHour - 1) {
-      must(campaigns->report(campaign));
+      must_have(campaigns->report(campaign));
       const StoreHealth health = store->health();
       const std::int64_t pages = sqlite3_memory_used();
       levels.push_back({allocated_bytes() - pages, pages, resident_bytes(), health.wal_bytes, health.database_bytes, bytes_in(folder.path / "logs"),
@@ -176,7 +176,7 @@ TEST_CASE("a day of work leaves memory, descriptors, log and journal where they 
 
   // What was done is what is there.
   CHECK(campaigns->check(campaign));
-  const Json status = must(campaigns->status(campaign));
+  const Json status = must_have(campaigns->status(campaign));
   std::int64_t ended = 0;
   for (const auto& [outcome, n] : outcomes) {
     CAPTURE(outcome);
@@ -184,7 +184,7 @@ TEST_CASE("a day of work leaves memory, descriptors, log and journal where they 
     ended += n;
   }
   CHECK(ended == experiments);
-  const auto fastest = must(campaigns->best(campaign));
+  const auto fastest = must_have(campaigns->best(campaign));
   REQUIRE(fastest);
   CHECK(*fastest->latency_us == best);
   CHECK(status.at("time").at("spent_s").get<double>() == doctest::Approx(hours * 3600.0).epsilon(1e-9));

@@ -9,13 +9,12 @@
 #include "core/base/json.h"
 #include "kernels/det_gemm/defaults.h"
 #include "tests/support/temp_folder.h"
+#include "tests/unit/det_gemm/targets.h"
 
 using namespace amk;
 using namespace amk::det_gemm;
 
 namespace {
-
-GpuTarget gpu(const char* name = "h200") { return load_gpu_target(name, std::filesystem::path(AMK_SOURCE_DIR) / "config" / "gpus").value(); }
 
 struct Played final : TuneDevice {
   std::vector<Plan> ran;

@@ -18,13 +18,13 @@ using namespace amk::det_gemm;
 
 namespace {
 
-constexpr ChainStep kHopper{16, 25};
+constexpr ChainStep kHopperStep{16, 25};
 
 struct Pair {
   float a, b;
 };
 
-std::uint32_t step_bits(float accumulator, std::initializer_list<Pair> pairs, const ChainStep& step = kHopper) {
+std::uint32_t step_bits(float accumulator, std::initializer_list<Pair> pairs, const ChainStep& step = kHopperStep) {
   std::uint16_t a[16] = {}, b[16] = {};
   int i = 0;
   for (const Pair& p : pairs) {
@@ -34,7 +34,7 @@ std::uint32_t step_bits(float accumulator, std::initializer_list<Pair> pairs, co
   return chain_step(std::bit_cast<std::uint32_t>(accumulator), a, b, step);
 }
 
-float step(float accumulator, std::initializer_list<Pair> pairs, const ChainStep& s = kHopper) {
+float step(float accumulator, std::initializer_list<Pair> pairs, const ChainStep& s = kHopperStep) {
   return std::bit_cast<float>(step_bits(accumulator, pairs, s));
 }
 
@@ -111,7 +111,7 @@ TEST_CASE("every step that hardware was seen to compute is reproduced, bit for b
       std::memcpy(b, record + 32, 32);
       std::memcpy(&c, record + 64, 4);
       std::memcpy(&d, record + 68, 4);
-      wrong += chain_step(c, a, b, kHopper) != d;
+      wrong += chain_step(c, a, b, kHopperStep) != d;
       wrong_elsewhere += chain_step(c, a, b, {16, 24}) != d && chain_step(c, a, b, {16, 26}) != d;
     }
     INFO(to_string(static_cast<StepFamily>(family)));

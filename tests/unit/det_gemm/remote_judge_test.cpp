@@ -43,7 +43,7 @@ struct Bed {
     options.cache_folder = folder.path / "kernels";
     options.lock_folder = folder.path;
   }
-  test::TempFolder folder;
+  amk::test::TempFolder folder;
   GpuDevice device;
   DeviceJudgeOptions options;
   FakeLink link;

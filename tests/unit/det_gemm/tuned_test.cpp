@@ -6,13 +6,12 @@
 #include <filesystem>
 
 #include "kernels/det_gemm/dispatch.h"
+#include "tests/unit/det_gemm/targets.h"
 
 using namespace amk;
 using namespace amk::det_gemm;
 
 namespace {
-
-GpuTarget gpu(const char* name) { return load_gpu_target(name, std::filesystem::path(AMK_SOURCE_DIR) / "config" / "gpus").value(); }
 
 Json entry(std::int64_t m, int stages) {
   return {{"capability", "9.0"},

@@ -12,13 +12,12 @@
 #include "kernels/det_gemm/family.h"
 #include "kernels/det_gemm/simulate.h"
 #include "kernels/det_gemm/workload_id.h"
+#include "tests/unit/det_gemm/targets.h"
 
 using namespace amk;
 using namespace amk::det_gemm;
 
 namespace {
-
-GpuTarget gpu(const char* name) { return load_gpu_target(name, std::filesystem::path(AMK_SOURCE_DIR) / "config" / "gpus").value(); }
 
 std::shared_ptr<const Workload> opened(const std::string& name, const char* target = "h200") {
   static const auto family = make_det_gemm_family();

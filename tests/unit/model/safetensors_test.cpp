@@ -13,7 +13,7 @@ using namespace amk::testing;
 
 namespace {
 
-std::string refusal(const TempDir& dir, const std::string& bytes) {
+std::string header_refusal(const TempDir& dir, const std::string& bytes) {
   const auto file = SafetensorsFile::open(dir.write("f.safetensors", bytes));
   REQUIRE_FALSE(file);
   CHECK(file.error().kind == ErrorKind::Corrupt);
@@ -21,7 +21,7 @@ std::string refusal(const TempDir& dir, const std::string& bytes) {
   return file.error().message;
 }
 
-bool says(const std::string& message, const char* what) { return message.find(what) != std::string::npos; }
+bool tells(const std::string& message, const char* what) { return message.find(what) != std::string::npos; }
 
 }  // namespace
 
@@ -52,53 +52,53 @@ TEST_CASE("a well-formed file gives its tensors, wherever they lie") {
 
 TEST_CASE("headers that lie about their size are refused") {
   const TempDir dir;
-  CHECK(says(refusal(dir, ""), "too short"));
-  CHECK(says(refusal(dir, "1234567"), "too short"));
-  CHECK(says(refusal(dir, std::string(8, '\0')), "does not start with '{'"));
-  CHECK(says(refusal(dir, std::string(8, '\xff') + "{}"), "header length is 18446744073709551615"));
-  CHECK(says(refusal(dir, std::string("\x03\0\0\0\0\0\0\0", 8) + "{}"), "only 2 bytes follow"));
+  CHECK(tells(header_refusal(dir, ""), "too short"));
+  CHECK(tells(header_refusal(dir, "1234567"), "too short"));
+  CHECK(tells(header_refusal(dir, std::string(8, '\0')), "does not start with '{'"));
+  CHECK(tells(header_refusal(dir, std::string(8, '\xff') + "{}"), "header length is 18446744073709551615"));
+  CHECK(tells(header_refusal(dir, std::string("\x03\0\0\0\0\0\0\0", 8) + "{}"), "only 2 bytes follow"));
   std::string huge = "00000000{}";
   const std::uint64_t length = kMaxSafetensorsHeader + 1;
   std::memcpy(huge.data(), &length, 8);
-  CHECK(says(refusal(dir, huge), "accepted: at most"));
-  CHECK(says(refusal(dir, safetensors_bytes("{\"a\":", "")), "not valid JSON"));
-  CHECK(says(refusal(dir, safetensors_bytes("{\"a\":" + std::string(1000, '[') + "}", "")), "nested deeper"));
-  CHECK(says(refusal(dir, safetensors_bytes("{\"\xff\":1}", "")), "not valid JSON"));
-  CHECK(says(refusal(dir, safetensors_bytes(" {}", "")), "does not start with '{'"));
+  CHECK(tells(header_refusal(dir, huge), "accepted: at most"));
+  CHECK(tells(header_refusal(dir, safetensors_bytes("{\"a\":", "")), "not valid JSON"));
+  CHECK(tells(header_refusal(dir, safetensors_bytes("{\"a\":" + std::string(1000, '[') + "}", "")), "nested deeper"));
+  CHECK(tells(header_refusal(dir, safetensors_bytes("{\"\xff\":1}", "")), "not valid JSON"));
+  CHECK(tells(header_refusal(dir, safetensors_bytes(" {}", "")), "does not start with '{'"));
 }
 
 TEST_CASE("entries that contradict themselves, each other or the file are refused") {
   const TempDir dir;
   const auto one = [&](const std::string& entry, std::size_t bytes) {
-    return refusal(dir, safetensors_bytes("{\"a\":" + entry + "}", std::string(bytes, 'x')));
+    return header_refusal(dir, safetensors_bytes("{\"a\":" + entry + "}", std::string(bytes, 'x')));
   };
-  CHECK(says(one(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})", 7), "truncated"));
-  CHECK(says(one(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})", 9), "the tensors end at data byte 8, the file at 9"));
-  CHECK(says(one(R"({"dtype":"F32","shape":[3],"data_offsets":[0,8]})", 8), "dtype and shape need 12"));
-  CHECK(says(one(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})", 8), "data_offsets [8, 0]"));
-  CHECK(says(one(R"({"dtype":"F32","shape":[2],"data_offsets":[0,18446744073709551615]})", 8), "leave the file's 8"));
-  CHECK(says(one(R"({"dtype":"F32","shape":[2],"data_offsets":[-8,0]})", 8), "data_offsets is missing or not"));
-  CHECK(says(one(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8.0]})", 8), "data_offsets is missing or not"));
-  CHECK(says(one(R"({"dtype":"F32","shape":[2],"data_offsets":[0]})", 8), "data_offsets is missing or not"));
-  CHECK(says(one(R"({"dtype":"F32","shape":[4294967296,4294967296,2],"data_offsets":[0,8]})", 8), "overflows"));
-  CHECK(says(one(R"({"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8]})", 8), "overflows"));
-  CHECK(says(one(R"({"dtype":"F32","shape":[-2],"data_offsets":[0,8]})", 8), "not a non-negative integer"));
-  CHECK(says(one(R"({"dtype":"F32","shape":[1,1,1,1,1,1,1,1,2],"data_offsets":[0,8]})", 8), "shape is missing or not"));
-  CHECK(says(one(R"({"dtype":"F32","shape":2,"data_offsets":[0,8]})", 8), "shape is missing or not"));
-  CHECK(says(one(R"({"dtype":"Q4","shape":[2],"data_offsets":[0,8]})", 8), "dtype \"Q4\""));
-  CHECK(says(one(R"({"shape":[2],"data_offsets":[0,8]})", 8), "dtype is missing"));
-  CHECK(says(one("[]", 8), "not an object"));
+  CHECK(tells(one(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})", 7), "truncated"));
+  CHECK(tells(one(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})", 9), "the tensors end at data byte 8, the file at 9"));
+  CHECK(tells(one(R"({"dtype":"F32","shape":[3],"data_offsets":[0,8]})", 8), "dtype and shape need 12"));
+  CHECK(tells(one(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})", 8), "data_offsets [8, 0]"));
+  CHECK(tells(one(R"({"dtype":"F32","shape":[2],"data_offsets":[0,18446744073709551615]})", 8), "leave the file's 8"));
+  CHECK(tells(one(R"({"dtype":"F32","shape":[2],"data_offsets":[-8,0]})", 8), "data_offsets is missing or not"));
+  CHECK(tells(one(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8.0]})", 8), "data_offsets is missing or not"));
+  CHECK(tells(one(R"({"dtype":"F32","shape":[2],"data_offsets":[0]})", 8), "data_offsets is missing or not"));
+  CHECK(tells(one(R"({"dtype":"F32","shape":[4294967296,4294967296,2],"data_offsets":[0,8]})", 8), "overflows"));
+  CHECK(tells(one(R"({"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8]})", 8), "overflows"));
+  CHECK(tells(one(R"({"dtype":"F32","shape":[-2],"data_offsets":[0,8]})", 8), "not a non-negative integer"));
+  CHECK(tells(one(R"({"dtype":"F32","shape":[1,1,1,1,1,1,1,1,2],"data_offsets":[0,8]})", 8), "shape is missing or not"));
+  CHECK(tells(one(R"({"dtype":"F32","shape":2,"data_offsets":[0,8]})", 8), "shape is missing or not"));
+  CHECK(tells(one(R"({"dtype":"Q4","shape":[2],"data_offsets":[0,8]})", 8), "dtype \"Q4\""));
+  CHECK(tells(one(R"({"shape":[2],"data_offsets":[0,8]})", 8), "dtype is missing"));
+  CHECK(tells(one("[]", 8), "not an object"));
   const auto two = [&](const char* first, const char* second, std::size_t bytes) {
-    return refusal(dir, safetensors_bytes(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":)" + std::string(first) +
-                                              R"(},"b":{"dtype":"U8","shape":[4],"data_offsets":)" + second + "}}",
-                                          std::string(bytes, 'x')));
+    return header_refusal(dir, safetensors_bytes(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":)" + std::string(first) +
+                                                     R"(},"b":{"dtype":"U8","shape":[4],"data_offsets":)" + second + "}}",
+                                                 std::string(bytes, 'x')));
   };
-  CHECK(says(two("[0,4]", "[3,7]", 7), "overlap at data byte 3"));
-  CHECK(says(two("[0,4]", "[0,4]", 4), "overlap at data byte 0"));
-  CHECK(says(two("[0,4]", "[5,9]", 9), "data bytes 4 to 5 belong to no tensor"));
-  CHECK(says(two("[1,5]", "[5,9]", 9), "data bytes 0 to 1 belong to no tensor"));
+  CHECK(tells(two("[0,4]", "[3,7]", 7), "overlap at data byte 3"));
+  CHECK(tells(two("[0,4]", "[0,4]", 4), "overlap at data byte 0"));
+  CHECK(tells(two("[0,4]", "[5,9]", 9), "data bytes 4 to 5 belong to no tensor"));
+  CHECK(tells(two("[1,5]", "[5,9]", 9), "data bytes 0 to 1 belong to no tensor"));
   const std::string entry = R"({"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
-  CHECK(says(refusal(dir, safetensors_bytes("{\"a\":" + entry + ",\"a\":" + entry + "}", "xxxx")), "duplicate key"));
+  CHECK(tells(header_refusal(dir, safetensors_bytes("{\"a\":" + entry + ",\"a\":" + entry + "}", "xxxx")), "duplicate key"));
 }
 
 TEST_CASE("paths that are no plain file are refused without waiting") {

@@ -26,7 +26,7 @@ SearchSpace space() {
   return s;
 }
 
-double cost(const Point& p) { return 10.0 + (p[0] - 6.0) * (p[0] - 6.0) + 2 * (p[1] - 1.0) * (p[1] - 1.0) + p[2]; }
+double bowl(const Point& p) { return 10.0 + (p[0] - 6.0) * (p[0] - 6.0) + 2 * (p[1] - 1.0) * (p[1] - 1.0) + p[2]; }
 
 // The second start point is not valid, the fourth the first again.
 const std::vector<Point> kStart = {{0, 0, 0}, {7, 0, 0}, {1, 2, 3}, {0, 0, 0}};
@@ -69,8 +69,8 @@ TEST_CASE("a late strategy asks what the strategy would, whenever it comes, with
       REQUIRE(expected.size() == 1);
       REQUIRE(*got);
       CHECK(**got == expected[0]);
-      tell({expected[0], expected[0][2] == 5 ? std::nullopt : std::optional(cost(expected[0]))});
-      if (i == 0) tell({{2, 2, 2}, cost({2, 2, 2})});
+      tell({expected[0], expected[0][2] == 5 ? std::nullopt : std::optional(bowl(expected[0]))});
+      if (i == 0) tell({{2, 2, 2}, bowl({2, 2, 2})});
     }
     CHECK(late.there());
   }

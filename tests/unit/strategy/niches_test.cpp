@@ -17,7 +17,7 @@ Knob knob(const std::string& name, KnobKind kind, int choices) {
 }
 
 // flag, method (three), size (twelve: too many for niches)
-SearchSpace space() {
+SearchSpace niche_space() {
   SearchSpace s;
   s.knobs = {knob("flag", KnobKind::Boolean, 2), knob("method", KnobKind::Categorical, 3), knob("size", KnobKind::Ordinal, 12)};
   return s;
@@ -30,7 +30,7 @@ bool is(const std::optional<Niche>& n, std::size_t knob, std::uint16_t choice) {
 }  // namespace
 
 TEST_CASE("niches come in turn: fewest choices first, then fewest evaluations; three misses end a turn, an improvement renews it") {
-  const SearchSpace s = space();
+  const SearchSpace s = niche_space();
   Archive archive(s);
   archive.record({{0, 0, 5}, 10.0});  // the best: its own choices are no niches
   archive.record({{1, 1, 5}, 40.0});
@@ -67,7 +67,7 @@ TEST_CASE("no niches: knobs of many choices, or nothing correct yet") {
 }
 
 TEST_CASE("the best of a niche, ascending, without failures and others") {
-  const SearchSpace s = space();
+  const SearchSpace s = niche_space();
   Archive archive(s);
   archive.record({{0, 0, 1}, 1.0});
   archive.record({{1, 0, 1}, 3.0});
@@ -81,7 +81,7 @@ TEST_CASE("the best of a niche, ascending, without failures and others") {
 }
 
 TEST_CASE("a spread point with a score is of the better part of what was drawn") {
-  const SearchSpace s = space();
+  const SearchSpace s = niche_space();
   Archive archive(s);
   archive.record({{0, 0, 0}, 1.0});
   // A third of thirty draws from twelve sizes: that all ten left are of size 8 or more would take twenty of thirty draws there; seeds are fixed.

@@ -40,7 +40,7 @@ Knob boolean(const char* name) {
 }
 
 // 8·8·6·5·4·2 = 15,360 points, of which those with a + b > 10 break a rule.
-SearchSpace space() {
+SearchSpace six_knobs() {
   SearchSpace s;
   s.knobs = {ordinal("a", 8), ordinal("b", 8), ordinal("c", 6), categorical("d", 5), categorical("e", 4), boolean("f")};
   s.constraints.push_back({"sum", "a and b share storage", [](const Point& p) { return p[0] + p[1] <= 10; }});
@@ -71,7 +71,7 @@ std::unique_ptr<Strategy> make(const std::string& name, const SearchSpace& s, st
 
 // n proposals, or as many as it takes to find a cost of at most `wanted`.
 std::vector<Point> run(const std::string& name, std::uint64_t seed, std::size_t n, std::size_t batch = 1, double wanted = 0) {
-  const SearchSpace s = space();
+  const SearchSpace s = six_knobs();
   auto strategy = make(name, s, seed);
   std::vector<Point> out;
   while (out.size() < n) {
@@ -91,7 +91,7 @@ std::vector<Point> run(const std::string& name, std::uint64_t seed, std::size_t 
 TEST_CASE("every strategy proposes valid points, never one twice, alike for one seed") {
   for (const std::string& name : strategy_names()) {
     CAPTURE(name);
-    const SearchSpace s = space();
+    const SearchSpace s = six_knobs();
     const auto points = run(name, 3, 150);
     for (const Point& p : points) {
       CHECK(s.in_range(p));
@@ -126,7 +126,7 @@ TEST_CASE("every strategy exhausts a tiny space and then proposes nothing") {
 TEST_CASE("a strategy survives a space where everything fails, and results that nobody asked for") {
   for (const std::string& name : strategy_names()) {
     CAPTURE(name);
-    const SearchSpace s = space();
+    const SearchSpace s = six_knobs();
     auto strategy = make(name, s, 1);
     strategy->tell({{0, 0, 1, 0, 0, 0}, std::nullopt});
     for (int i = 0; i < 60; ++i) {
@@ -141,7 +141,7 @@ TEST_CASE("a strategy survives a space where everything fails, and results that 
 TEST_CASE("start points come first, in order; invalid ones are passed over") {
   for (const std::string& name : strategy_names()) {
     CAPTURE(name);
-    const SearchSpace s = space();
+    const SearchSpace s = six_knobs();
     StrategyOptions options;
     options.start = {{7, 7, 1, 0, 0, 0}, {1, 1, 1, 1, 1, 1}, {2, 2, 2, 2, 2, 0}};
     auto strategy = make_strategy(name, s, options);
@@ -169,13 +169,13 @@ TEST_CASE("guided strategies find the optimum's neighbourhood with far fewer eva
 }
 
 TEST_CASE("unknown strategies are refused with the names that exist") {
-  const auto refused = make_strategy("simulated_magic", space(), {});
+  const auto refused = make_strategy("simulated_magic", six_knobs(), {});
   REQUIRE_FALSE(refused);
   CHECK(refused.error().message.find("portfolio") != std::string::npos);
 }
 
 TEST_CASE("the archive keeps the best through re-measurements") {
-  const SearchSpace s = space();
+  const SearchSpace s = six_knobs();
   Archive archive(s);
   archive.record({{1, 1, 1, 1, 1, 1}, 5.0});
   archive.record({{2, 1, 1, 1, 1, 1}, 4.0});
@@ -191,7 +191,7 @@ TEST_CASE("the archive keeps the best through re-measurements") {
 }
 
 TEST_CASE("the forest interpolates what it was shown") {
-  const SearchSpace s = space();
+  const SearchSpace s = six_knobs();
   Rng rng(5);
   std::vector<Point> points;
   std::vector<double> y;
