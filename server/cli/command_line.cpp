@@ -13,6 +13,7 @@
 #include "core/base/parse_json.h"
 #include "core/base/unexpected.h"
 #include "core/schedule/nearest_name.h"
+#include "orchestrator/strategy/strategy.h"
 #include "server/cli/call.h"
 #include "server/tools/app.h"
 
@@ -26,20 +27,63 @@ std::string default_workspace() {
 
 }  // namespace
 
-Error CommandLine::unknown_verb(const std::string& word) const {
-  std::vector<std::string> verbs;
-  for (const CLI::App* verb : app_.get_subcommands([](const CLI::App* a) { return !a->get_group().empty(); })) verbs.push_back(verb->get_name());
-  std::string message = "unknown verb " + word.substr(0, 40), accepted;
-  Json data = {{"field", "verb"}, {"value", word}, {"accepted", verbs}};
-  if (const std::string* meant = nearest_name(word, verbs)) {
+namespace {
+
+std::vector<std::string> verbs_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App* a) { return !a->get_group().empty(); })) names.push_back(verb->get_name());
+  return names;
+}
+
+// A word that is none of `known`: what it is, which one was meant, and all of them.
+Error unknown_word(const char* field, const std::string& called, const std::string& word, const std::vector<std::string>& known) {
+  std::string message = "unknown " + called + " " + word.substr(0, 40), accepted;
+  Json data = {{"field", field}, {"value", word}, {"accepted", known}};
+  if (const std::string* meant = nearest_name(word, known)) {
     message += "; did you mean " + *meant + "? Accepted: ";
     data["did_you_mean"] = *meant;
   } else {
     message += "; accepted: ";
   }
-  for (const std::string& verb : verbs) accepted += (accepted.empty() ? "" : ", ") + verb;
+  for (const std::string& name : known) accepted += (accepted.empty() ? "" : ", ") + name;
   return {ErrorKind::InvalidArgument, message + accepted, data};
 }
+
+// What CLI11 could not take. Its own words name neither the verb nor what is accepted, and tell several words in an order of their own.
+Error wrong_usage(const CLI::App& root, const CLI::ParseError& error) {
+  const CLI::App* verb = &root;
+  std::string path;  // "eval", "orchestrate record"
+  while (!verb->get_subcommands().empty()) {
+    verb = verb->get_subcommands().front();
+    path += (path.empty() ? "" : " ") + verb->get_name();
+  }
+  const std::vector<std::string> verbs = verbs_of(*verb), words = root.remaining(true);
+  for (const std::string& word : words) {
+    if (!word.starts_with("--")) continue;
+    std::vector<std::string> options;
+    for (const CLI::App* app : {verb, &root}) {
+      for (const CLI::Option* option : app->get_options())
+        for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+      if (verb == &root) break;
+    }
+    return unknown_word("option", path.empty() ? "option" : "option of amk " + path + ":", word.substr(0, word.find('=')), options);
+  }
+  for (const std::string& word : words)
+    if (!word.starts_with("-") && !verbs.empty()) return unknown_word("verb", path.empty() ? "verb" : "verb of amk " + path + ":", word, verbs);
+  const std::string more = path.empty() ? " (amk --help lists the verbs)" : " (amk " + path + " --help says more)", said = error.what();
+  if (!words.empty())
+    return {ErrorKind::InvalidArgument, "one word too many for amk " + path + ": " + words.front().substr(0, 40) + more, {{"value", words.front()}}};
+  if (!verbs.empty() && verb != &root) {
+    std::string accepted;
+    for (const std::string& name : verbs) accepted += (accepted.empty() ? "" : ", ") + name;
+    return {ErrorKind::InvalidArgument, "amk " + path + " takes one of: " + accepted, {{"field", "verb"}, {"accepted", verbs}}};
+  }
+  // "model is required", "--budget: Value 0 not in range 1 to 100000"
+  const std::string field = said.substr(0, std::min(said.find(" is required"), said.find(':')));
+  return {ErrorKind::InvalidArgument, said + more, field == said ? Json::object() : Json{{"field", field}}};
+}
+
+}  // namespace
 
 std::string absolute_model(const std::string& model) {
   std::error_code code;
@@ -91,11 +135,7 @@ int CommandLine::run(int argc, char** argv) {
   } catch (const CLI::CallForVersion&) {
     return print_document(stdout_fd_, {{"version", version()}}, globals_.pretty) ? kOk : kMachinery;
   } catch (const CLI::ParseError& e) {
-    if (app_.get_subcommands().empty()) {
-      for (const std::string& word : app_.remaining())
-        if (!word.starts_with("-")) return failed(unknown_verb(word));
-    }
-    return failed({ErrorKind::InvalidArgument, std::string(e.what()) + " (amk --help lists the verbs, amk VERB --help its options)"});
+    return failed(wrong_usage(app_, e));
   }
   if (!action_) return failed({ErrorKind::InvalidArgument, "no verb; amk --help lists them"});
   try {
@@ -131,13 +171,15 @@ void CommandLine::tool(CLI::App* verb, ToolVerb spec) {
 
 void CommandLine::model_options(CLI::App* verb) {
   verb->add_option("model", a_.model, "Catalogue name, checkpoint folder, org/name, or det_gemm:<op>:<M>x<N>x<K>")->required();
-  verb->add_option("--gpu", a_.gpu, "GPU record, or auto: the local GPU, else rtx5090")->capture_default_str();
+  verb->add_option("--gpu", a_.gpu, "GPU record (amk doctor lists them), or auto: the local GPU, else rtx5090")->capture_default_str();
   verb->add_option("--device", a_.device, "auto, cuda or cpu (cpu predicts the latency)")->capture_default_str();
 }
 
 void CommandLine::search_options(CLI::App* verb) {
   model_options(verb);
-  verb->add_option("--strategy", a_.strategy, "Search strategy");
+  std::string strategies;
+  for (const std::string& name : strategy_names()) strategies += (strategies.empty() ? "" : ", ") + name;
+  verb->add_option("--strategy", a_.strategy, "Search strategy: " + strategies);
   verb->add_option("--seed", a_.seed, "Seed of the search")->capture_default_str()->check(CLI::NonNegativeNumber);
   verb->add_flag("--cold", a_.cold, "Ignore what earlier campaigns taught");
   verb->add_option("--request-key", a_.request_key, "Repeating a call with the same key joins it");
@@ -179,6 +221,11 @@ void CommandLine::declare() {
   app_.set_version_flag("--version", version());
   app_.require_subcommand(0, 1);
   app_.fallthrough();
+  declare_evaluation();
+  declare_campaigns();
+  declare_results();
+  declare_local();
+  // Last: a verb that is added takes over the footer that is there.
   app_.footer(
       "Examples:\n"
       "  amk doctor                                         what this machine has\n"
@@ -186,10 +233,6 @@ void CommandLine::declare() {
       "  amk loop llama-3.2-1b --budget 32                  a search on the local GPU\n"
       "  amk report                                         what came of it, with plots\n"
       "Exit codes: 0 valid and correct, 1 rejected or incorrect, 2 wrong usage, 3 the machinery failed. stdout is one JSON document.");
-  declare_evaluation();
-  declare_campaigns();
-  declare_results();
-  declare_local();
 }
 
 }  // namespace amk::cli

@@ -74,7 +74,6 @@ class CommandLine {
 
  private:
   int failed(const Error& error);
-  Error unknown_verb(const std::string& word) const;
   int finish(const Result<Json>& result, const std::function<int(const Json&)>& judge_exit = {});
   void tool(CLI::App* verb, ToolVerb spec);
 

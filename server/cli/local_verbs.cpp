@@ -58,6 +58,10 @@ void CommandLine::declare_local() {
   model_options(build);
   build->add_option("--config", a_.config, "JSON file, - for stdin, or the JSON text; default: the default config");
   build->add_option("--out", a_.out, "File to write; default ./<schedule_id>.json");
+  build->footer(
+      "Examples:\n"
+      "  amk compile toy --gpu h100 --out toy.json                     the program of a GPU that need not be here\n"
+      "  amk compile llama-3.2-1b --gpu h200 --device cuda              and its machine code");
   build->callback([this] {
     action_ = [this]() -> int {
       CompileOptions options{a_.model, a_.gpu, a_.device, a_.out, Json::object()};
@@ -81,6 +85,10 @@ void CommandLine::declare_local() {
   gen->add_flag("--verify", a_.verify, "Compare with the oracle, token by token");
   gen->add_option("--config", a_.config, "Schedule on a GPU: JSON file, - for stdin, or the JSON text; default: the default config");
   gen->add_option("--logits", a_.logits, "Write raw little-endian fp32 logits [tokens processed, vocab]");
+  gen->footer(
+      "Examples:\n"
+      "  amk generate tests/fixtures/hf/llama-gqa --prompt-ids 1,2,3 --max-tokens 4 --device cpu --verify\n"
+      "  amk generate small@b4 --prompt-ids '1,2,3;4,5;6;7,8' --device cuda");
   gen->callback([this, gen] {
     action_ = [this, gen]() -> int {
       GenerateOptions options;
@@ -105,6 +113,7 @@ void CommandLine::declare_local() {
   traced->add_option("--config", a_.config, "Schedule: JSON file, - for stdin, or the JSON text; default: the default config");
   traced->add_option("--position", a_.position, "Tokens already in the KV cache")->capture_default_str()->check(CLI::NonNegativeNumber);
   traced->add_option("--out", a_.out, "Chrome/Perfetto trace to write; default WORKSPACE/traces/<schedule_id>.json");
+  traced->footer("Example:\n  amk trace llama-3.2-1b --out trace.json --pretty");
   traced->callback([this] { action_ = [this] { return trace_step(); }; });
 
   // What amk itself starts to run candidates: requests on stdin, replies on stdout.

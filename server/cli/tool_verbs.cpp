@@ -134,6 +134,7 @@ void CommandLine::declare_campaigns() {
   record->add_option("--config", a_.config, "The config that was run: JSON file, -, or text");
   record->add_option("--description", a_.description, "What was tried and why");
   record->add_option("--idempotency-key", a_.idempotency_key, "A retry with the same key returns the first result");
+  record->footer("Example:\n  amk orchestrate record --status kept --verdict-id v3-7d5e… --description 'a deeper ring hides the hops'");
   tool(record, {"amk_orchestrate_record", [this, latency, pct]() -> Result<Json> {
                   Json args = {{"status", a_.status}};
                   put(args, "campaign", a_.campaign);
@@ -154,6 +155,7 @@ void CommandLine::declare_campaigns() {
   job->add_option("job_id", a_.job_id, "From a call that returned state running")->required();
   job->add_option("--wait", a_.wait_s, "Seconds to wait for the end")->check(CLI::Range(0.0, 50.0))->check(finite_number());
   job->add_flag("--cancel", a_.cancel, "Stop the job; what was measured stays");
+  job->footer("Example:\n  amk job j3 --wait 45");
   tool(job, {"amk_job", [this]() -> Result<Json> { return Json{{"job_id", a_.job_id}, {"wait_s", a_.wait_s}, {"cancel", a_.cancel}}; }});
 }
 

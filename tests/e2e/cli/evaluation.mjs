@@ -125,6 +125,18 @@ test('for people: an unknown verb is named with the one that was meant, help say
   const strange = ws.amk(['xyzzy']).json.error;
   equal(strange.data.did_you_mean, undefined, 'no slip of anything');
   ok(strange.message.startsWith('unknown verb xyzzy; accepted: doctor, propose, '), strange.message);
+  // Words and options that no verb has: named with what was meant and what is accepted, whatever stands around them.
+  const wrong = (args) => { const r = ws.amk(args); equal(r.code, 2, args.join(' ')); return r.json.error; };
+  const option = wrong(['eval', 'toy', '--gpuu', 'h100', '--device', 'cpu']);
+  equal([option.data.field, option.data.value, option.data.did_you_mean], ['option', '--gpuu', '--gpu'], 'an option');
+  ok(option.message.startsWith('unknown option of amk eval: --gpuu; did you mean --gpu? Accepted: ') && option.message.includes('--hypothesis'), option.message);
+  const below = wrong(['orchestrate', 'stauts']);
+  equal([below.data.did_you_mean, below.data.accepted.sort().join(' ')], ['status', 'next record report status'], 'a verb of orchestrate');
+  equal(wrong(['orchestrate']).data.accepted.sort().join(' '), 'next record report status', 'none of orchestrate');
+  equal([wrong(['eval']).data.field, wrong(['loop', 'toy', '--budget', '0']).data.field], ['model', '--budget'], 'what is missing, or out of range');
+  ok(wrong(['eval', 'toy', 'small']).message.startsWith('one word too many for amk eval: small'), 'one word too many');
+  ok(!ws.amk(['job', '--help']).out.includes('amk doctor'), "a verb's help has examples of its own");
+  ok(ws.amk(['loop', '--help']).out.includes('portfolio'), 'strategies are named');
   ok(ws.amk(['orchestrate', 'status', '--help']).out.includes('Usage: amk orchestrate status '), 'usage names the whole command');
   equal(ws.amk(['loop', 'toy', '--gpu', 'h100', '--device', 'cpu', '--budget', '4']).code, 0, 'loop');
   const rows = ws.amk(['results']).json.rows;
