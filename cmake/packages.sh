@@ -1,21 +1,24 @@
 #!/bin/sh
-# Makes sure that the Debian/Ubuntu packages of a group are installed. Usage: cmake/packages.sh build|lint|fuzz|clients|browser
+# Makes sure that the Debian/Ubuntu packages of groups are installed. Usage: cmake/packages.sh GROUP… with
+# build, lint, fuzz, clients, browser.
 # Installs with apt when it may (root, or sudo after asking on a terminal; AMK_YES=1 answers yes); else prints the exact command and fails.
 # All output goes to stderr: stdout belongs to amk's JSON.
 set -eu
-group=$1
+wanted=""
+for group in "$@"; do
 case $group in
   # probe (a file that the package installs) : package
-  build) wanted="/usr/bin/cmake:cmake /usr/bin/ninja:ninja-build /usr/bin/g++:g++ /usr/bin/flock:util-linux
+  build) wanted="$wanted /usr/bin/cmake:cmake /usr/bin/ninja:ninja-build /usr/bin/g++:g++ /usr/bin/flock:util-linux
     /usr/include/nlohmann/json.hpp:nlohmann-json3-dev /usr/include/spdlog/spdlog.h:libspdlog-dev /usr/include/sqlite3.h:libsqlite3-dev
     /usr/include/doctest/doctest.h:doctest-dev /usr/include/CLI/CLI.hpp:libcli11-dev
     /usr/include/boost/beast.hpp:libboost-dev /usr/include/tl/expected.hpp:libexpected-dev /usr/include/xxhash.h:libxxhash-dev" ;;
-  lint) wanted="/usr/bin/clang-format:clang-format /usr/bin/clang-tidy:clang-tidy" ;;
-  fuzz) wanted="/usr/bin/clang++:clang /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a:libclang-rt-dev" ;;
-  clients) wanted="/usr/bin/node:nodejs /usr/bin/npm:npm" ;;
-  browser) wanted="/usr/bin/chromium:chromium /usr/bin/node:nodejs /usr/bin/npm:npm" ;;
+  lint) wanted="$wanted /usr/bin/clang-format:clang-format /usr/bin/clang-tidy:clang-tidy" ;;
+  fuzz) wanted="$wanted /usr/bin/clang++:clang /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a:libclang-rt-dev" ;;
+  clients) wanted="$wanted /usr/bin/node:nodejs /usr/bin/npm:npm" ;;
+  browser) wanted="$wanted /usr/bin/chromium:chromium /usr/bin/node:nodejs /usr/bin/npm:npm" ;;
   *) echo "packages.sh: unknown group $group; accepted: build, lint, fuzz, clients, browser" >&2; exit 2 ;;
 esac
+done
 # Whether a path or a pattern of paths (versions in names) exists.
 exists() { for file in $1; do [ -e "$file" ] && return 0; done; return 1; }
 missing=""
