@@ -29,7 +29,7 @@ std::string default_workspace() {
 
 namespace {
 
-std::vector<std::string> verbs_of(const CLI::App& app) {
+std::vector<std::string> verb_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App* a) { return !a->get_group().empty(); })) names.push_back(verb->get_name());
   return names;
@@ -57,7 +57,7 @@ Error wrong_usage(const CLI::App& root, const CLI::ParseError& error) {
     verb = verb->get_subcommands().front();
     path += (path.empty() ? "" : " ") + verb->get_name();
   }
-  const std::vector<std::string> verbs = verbs_of(*verb), words = root.remaining(true);
+  const std::vector<std::string> verbs = verb_names(*verb), words = root.remaining(true);
   for (const std::string& word : words) {
     if (!word.starts_with("--")) continue;
     std::vector<std::string> options;
