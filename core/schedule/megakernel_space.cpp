@@ -139,7 +139,7 @@ Constraint constraint_of(std::string_view name, std::string_view reason, std::sp
   return {std::string(name), std::string(reason), std::move(holds)};
 }
 
-// What the kernel does not do for several sequences (kernels/megakernel/device_plan.cpp refuses it by the same names).
+// What the kernel does not do for several sequences (kernels/megakernel/device_rules.cpp refuses it by the same names).
 void add_batch_constraints(SearchSpace& space, int batch) {
   static constexpr std::string_view kPaths[] = {"kernel_knobs.weight_layout", "kernel_knobs.gemv_path"}, kThreads[] = {"threads_per_block"};
   space.constraints.push_back(constraint_of(

@@ -1,5 +1,5 @@
 // What this virtual machine refuses before anything is shaped: pairs of program, config and device that its code paths do not cover. Rules that
-// follow from shapes (ring, shared memory) are where those are made, in device_plan.cpp.
+// follow from shapes (ring, shared memory) are where those are made (device_shapes.h).
 #pragma once
 
 #include <string>
