@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/schedule/rules.h"
 #include "kernels/megakernel/device_rules.h"
 
 namespace amk {
