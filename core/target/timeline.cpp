@@ -152,7 +152,7 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
     case Opcode::Gemv:
       if (task.fused & kFusedNorm) work.compute_us += rates.norm_us;  // of a batch: the sequences' sums are reduced together
       if (rates.group_us > 0) {
-        work.slices_us = slices_us(spec, task, rates);
+        if (task.matrix != Matrix::LmHead) work.slices_us = slices_us(spec, task, rates);  // whose units are each one warp's, without a barrier
         work.products_us = work.weight_bytes / (rates.warp_bytes_per_us * rates.warps);
         work.last_us = std::min(work.products_us, static_cast<double>(rates.chunk_bytes) / (rates.warp_bytes_per_us * rates.warps));
       } else {
