@@ -61,12 +61,14 @@ class SourceModel {
     for (const auto& [v, point] : all) points.push_back(point), y.push_back(v);
     out.forest_.emplace(space, kTrees);
     out.forest_->fit(points, y, rng);
+    out.explored_ = single_moves_known(space, rows);
     return out;
   }
   double score(const Point& point) const {
     const auto at = exact_.find(point);
     return at != exact_.end() ? static_cast<double>(at->second) : forest_->predict(point).mean;
   }
+  bool explored() const { return explored_; }
   // Ties in the order of points, which is the same on every machine.
   std::vector<Point> best(std::size_t n) const {
     std::vector<std::pair<float, const Point*>> all;
@@ -80,6 +82,30 @@ class SourceModel {
   }
 
  private:
+  // Of half of the knobs that can be moved alone from the best row, such a move is among the rows. Where a search ended they are; of rows drawn by
+  // lot next to none is.
+  static bool single_moves_known(const SearchSpace& space, const std::vector<Observation>& rows) {
+    const Observation* best = nullptr;
+    for (const Observation& o : rows)
+      if (o.cost && *o.cost > 0 && (best == nullptr || *o.cost < *best->cost)) best = &o;
+    const auto moved_knob = [&](const Point& point) {  // the number of knobs: not one
+      std::size_t moved = point.size();
+      for (std::size_t k = 0; k < point.size(); ++k) {
+        if (point[k] == best->point[k]) continue;
+        if (moved < point.size()) return point.size();
+        moved = k;
+      }
+      return moved;
+    };
+    std::vector<bool> tried(space.knobs.size() + 1, false), movable = tried;
+    for (const Observation& o : rows) tried[moved_knob(o.point)] = true;
+    for (const Point& point : Archive(space).neighbours(best->point, true)) movable[moved_knob(point)] = true;
+    tried.pop_back();
+    movable.pop_back();
+    return 2 * std::count(tried.begin(), tried.end(), true) >= std::count(movable.begin(), movable.end(), true);
+  }
+
+  bool explored_ = false;
   std::unordered_map<Point, float, PointHash> exact_;
   std::optional<Forest> forest_;
 };
@@ -105,8 +131,15 @@ class Vote final : public Prior {
     for (std::size_t i = 0; i < std::min(n, ranked.size()); ++i) out.push_back(*ranked[i].second);
     return out;
   }
+  bool explored() const override {
+    if (is_model) return true;  // it was asked for what is around its best
+    double share = 0;
+    for (const auto& [weight, model] : members) share += model.explored() ? weight : 0;
+    return share >= 0.5;
+  }
   SearchSpace space;
   std::vector<std::pair<double, SourceModel>> members;  // weights sum to one
+  bool is_model = false;
 };
 
 std::shared_ptr<const Vote> corpus_vote(const SearchSpace& space, const std::vector<const PriorSource*>& sources,
@@ -267,6 +300,7 @@ std::shared_ptr<const Vote> analytic_vote(const SearchSpace& space, const Analyt
   auto model = SourceModel::learn(vote->space, rows, rng);
   if (!model) return nullptr;
   vote->members.emplace_back(1.0, std::move(*model));
+  vote->is_model = true;
   return vote;
 }
 
@@ -318,9 +352,11 @@ LearnedPrior learn_prior(const SearchSpace& space, const Features& features, con
   const bool raced = out.report.corpus_rank_correlation && out.report.model_rank_correlation;
   const bool corpus_wins =
       corpus && (!model || (raced ? *out.report.corpus_rank_correlation >= *out.report.model_rank_correlation : out.report.rows >= kEnoughRows));
-  if (corpus_wins)
+  if (corpus_wins) {
     out.prior = corpus, out.report.chosen = "corpus";
-  else if (model)
+    out.report.followed = corpus->explored();
+    if (!out.report.followed) out.otherwise = model;
+  } else if (model)
     out.prior = model, out.report.chosen = "cost-model";
   return out;
 }
@@ -332,6 +368,7 @@ Json to_json(const PriorReport& r) {
     sources.push_back({{"campaign", r.sources[i].first}, {"share", std::round(r.sources[i].second * 1000) / 1000}});
   const auto rho = [](const std::optional<double>& v) { return v ? Json(std::round(*v * 1000) / 1000) : Json(nullptr); };
   return {{"chosen", r.chosen},
+          {"followed", r.followed},
           {"corpus_rank_correlation", rho(r.corpus_rank_correlation)},
           {"cost_model_rank_correlation", rho(r.model_rank_correlation)},
           {"rows", r.rows},

@@ -115,6 +115,7 @@ Status prime(Service::Impl& impl, Run& run, const SearchRequest& request, bool r
     if (listens) {
       AMK_TRY(learned, workspace_prior(impl, opened, campaign, seed, unwanted));
       options.prior = learned.prior;
+      options.otherwise = learned.otherwise;
       options.prior_is_model = learned.report.chosen == "cost-model";
       *report = to_json(learned.report);
     }

@@ -19,6 +19,8 @@ constexpr int kPatience = 12;                               // evaluations witho
 constexpr double kLead = 1, kStalled = 0.9;                 // the Gaussian process's share of the turns
 constexpr double kBetter = 0.995;                           // a best that is better by more than noise
 
+}  // namespace
+
 std::optional<Point> next_start(std::vector<Point>& start, const Archive& archive) {
   while (!start.empty()) {
     Point point = std::move(start.front());
@@ -28,7 +30,21 @@ std::optional<Point> next_start(std::vector<Point>& start, const Archive& archiv
   return std::nullopt;
 }
 
-}  // namespace
+std::optional<Point> next_favourite(const Trend& trend, const Archive& archive) {
+  for (const Point& point : trend.favourites()) {
+    if (archive.known(point)) continue;
+    const auto differs = [&](const Point& other) {
+      std::size_t knobs = 0;
+      for (std::size_t k = 0; k < point.size(); ++k) knobs += point[k] != other[k];
+      return knobs >= std::min<std::size_t>(2, point.size());
+    };
+    const auto pending = archive.pending();
+    if (std::all_of(archive.observations().begin(), archive.observations().end(), [&](const Observation& o) { return differs(o.point); }) &&
+        std::all_of(pending.begin(), pending.end(), [&](const Point* p) { return differs(*p); }))
+      return point;
+  }
+  return std::nullopt;
+}
 
 SingleStrategy::SingleStrategy(std::unique_ptr<Proposer> proposer, const SearchSpace& space, const StrategyOptions& options)
     : proposer_(std::move(proposer)), space_(space), archive_(space_), rng_(options.seed), start_(options.start) {}
@@ -64,24 +80,6 @@ Portfolio::Portfolio(const SearchSpace& space, const StrategyOptions& options)
   arms_.push_back({iterated_local_proposer()});
 }
 
-// The prior's favourites: the best, then ones that differ from everything known in at least two knobs, so that a prior that is wrong about one
-// knob is not asked the same question again.
-std::optional<Point> Portfolio::favourite() {
-  for (const Point& point : trend_->favourites()) {
-    if (archive_.known(point)) continue;
-    const auto differs = [&](const Point& other) {
-      std::size_t knobs = 0;
-      for (std::size_t k = 0; k < point.size(); ++k) knobs += point[k] != other[k];
-      return knobs >= std::min<std::size_t>(2, point.size());
-    };
-    const auto pending = archive_.pending();
-    if (std::all_of(archive_.observations().begin(), archive_.observations().end(), [&](const Observation& o) { return differs(o.point); }) &&
-        std::all_of(pending.begin(), pending.end(), [&](const Point* p) { return differs(*p); }))
-      return point;
-  }
-  return std::nullopt;
-}
-
 // Whether every favourite told so far beats every other point of the start. A useless prior has it once in ten times.
 bool Portfolio::prior_convinces() const {
   double worst_favourite = 0, best_other = HUGE_VAL;
@@ -100,7 +98,7 @@ bool Portfolio::prior_convinces() const {
 // very workload and device also keeps the spread points out of what it ranks low: those are many times slower and take as many times longer to judge.
 std::optional<Point> Portfolio::initial() {
   if (trend_ && favourites_asked_.size() < kFavourites && favourites_asked_.size() <= spread_asked_) {
-    if (auto point = favourite()) {
+    if (auto point = next_favourite(*trend_, archive_)) {
       favourites_asked_.insert(*point);
       return point;
     }

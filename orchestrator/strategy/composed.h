@@ -11,6 +11,12 @@
 
 namespace amk {
 
+// The first of `start` that is valid and unknown; it and what was passed over leave the list.
+std::optional<Point> next_start(std::vector<Point>& start, const Archive& archive);
+// A prior's favourites: the best, then ones that differ from everything known in at least two knobs, so that a prior that is wrong about one knob is
+// not asked the same question again.
+std::optional<Point> next_favourite(const Trend& trend, const Archive& archive);
+
 // One proposer, after the start points.
 class SingleStrategy : public Strategy {
  public:
@@ -43,7 +49,6 @@ class Portfolio : public Strategy {
   };
   std::optional<Point> next();
   std::optional<Point> initial();
-  std::optional<Point> favourite();
   bool prior_convinces() const;
   std::optional<Point> swept();
 

@@ -1,6 +1,7 @@
 #include "orchestrator/strategy/composed.h"
 #include "orchestrator/strategy/proposer.h"
 #include "orchestrator/strategy/strategy.h"
+#include "orchestrator/strategy/trial.h"
 
 namespace amk {
 namespace {
@@ -27,7 +28,10 @@ Result<std::unique_ptr<Strategy>> make_strategy(std::string_view name, const Sea
   std::string accepted;
   for (const Entry& entry : kEntries) {
     if (entry.name == name) {
-      if (entry.proposer == nullptr) return std::make_unique<Portfolio>(space, options);
+      if (entry.proposer == nullptr) {
+        if (options.prior && !options.prior->explored()) return std::make_unique<Trial>(space, options);
+        return std::make_unique<Portfolio>(space, options);
+      }
       return std::make_unique<SingleStrategy>(entry.proposer(), space, options);
     }
     accepted += (accepted.empty() ? "" : ", ") + std::string(entry.name);

@@ -26,15 +26,18 @@ class Prior {
  public:
   virtual ~Prior() = default;
   virtual double score(const Point& point) const = 0;  // thread-safe; comparable between points of one space only
+  // Whether what it likes best is more than the best that somebody met: an optimum, as far as single moves from it were tried.
+  virtual bool explored() const { return true; }
   // Points that it knows and likes, best first, at most n; may be empty: a prior may know only how to score.
   virtual std::vector<Point> known_best(std::size_t /*n*/) const { return {}; }
 };
 
 struct StrategyOptions {
   std::uint64_t seed = 1;
-  std::shared_ptr<const Prior> prior;  // may be null (--cold)
-  bool prior_is_model = false;         // a model of this very workload and device: what it ranks low costs too much time to be tried for its own sake
-  std::vector<Point> start;            // tried first, in order (the incumbent, the default)
+  std::shared_ptr<const Prior> prior;      // may be null (--cold)
+  std::shared_ptr<const Prior> otherwise;  // a model of this very workload and device, followed where the prior is tried only; may be null
+  bool prior_is_model = false;  // a model of this very workload and device: what it ranks low costs too much time to be tried for its own sake
+  std::vector<Point> start;     // tried first, in order (the incumbent, the default)
   std::size_t expected_evaluations = 64;  // the budget, as far as known: lets a strategy balance exploration
 };
 

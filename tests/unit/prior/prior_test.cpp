@@ -116,6 +116,40 @@ TEST_CASE("the race goes to whoever ranks unseen rows better") {
   CHECK(nothing.report.chosen == "none");
 }
 
+TEST_CASE("a corpus is followed when single moves from its best were tried for half of the knobs; else the cost model is, where there is one") {
+  const SearchSpace s = space();
+  PriorSource rows;
+  rows.name = "a";
+  // (6, 1, 0) is the best; the others differ from it in two knobs or all three.
+  for (std::uint16_t i = 0; i < 5; ++i) rows.rows.push_back({{i, 4, i}, cost({i, 4, i})});
+  rows.rows.push_back({{6, 1, 0}, cost({6, 1, 0})});
+  rows.rows.push_back({{6, 3, 0}, cost({6, 3, 0})});  // one knob
+  rows.rows.push_back({{6, 5, 0}, cost({6, 5, 0})});  // the same again
+  LearnedPrior learned = learn_prior(s, {}, {rows}, {}, 1);
+  REQUIRE(learned.prior);
+  CHECK_FALSE(learned.prior->explored());
+  CHECK_FALSE(learned.report.followed);
+  CHECK(to_json(learned.report)["followed"] == false);
+  CHECK(learned.otherwise == nullptr);
+  rows.rows.push_back({{6, 1, 5}, std::nullopt});  // another one: it failed, which is known
+  learned = learn_prior(s, {}, {rows}, {}, 1);
+  CHECK(learned.prior->explored());
+  CHECK(learned.report.followed);
+  // Of two sources the one with the larger share of the vote decides.
+  PriorSource few = rows;
+  few.rows.resize(8);
+  few.trust = 3;
+  CHECK_FALSE(learn_prior(s, {}, {rows, few}, {}, 1).report.followed);
+  few.trust = 0.3;
+  CHECK(learn_prior(s, {}, {rows, few}, {}, 1).report.followed);
+  // With a cost model that ranks worse than the corpus does.
+  const LearnedPrior both = learn_prior(s, {}, {source("lot", 60, cost, 1)}, {opposite, {}}, 1);
+  CHECK(both.report.chosen == "corpus");
+  CHECK(both.report.followed == both.prior->explored());
+  CHECK((both.otherwise != nullptr) == !both.report.followed);
+  if (both.otherwise) CHECK(both.otherwise->explored());
+}
+
 TEST_CASE("the campaign whose device is alike outvotes the one that is not") {
   const SearchSpace s = space();
   const Features here = {{"sms", 100}, {"bandwidth", 1000}};

@@ -1,0 +1,143 @@
+// A prior that is tried, not followed: what the search behind it does is known exactly from the same search without any prior.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "core/base/json.h"
+#include "orchestrator/strategy/trial.h"
+
+using namespace amk;
+
+namespace {
+
+SearchSpace space(int choices) {
+  SearchSpace s;
+  for (const char* name : {"a", "b", "c", "d"}) {
+    Knob k;
+    k.name = name;
+    k.kind = KnobKind::Ordinal;
+    for (int i = 1; i <= choices; ++i) k.choices.push_back(i);
+    s.knobs.push_back(k);
+  }
+  return s;
+}
+
+double cost(const Point& p) { return 20.0 + 3 * p[0] + 2.0 * std::max(p[1], p[2]) + (p[3] % 3 == 1 ? 0 : 4); }
+
+// What no search finds by looking around: one point of 4,096, far from where the rest is good.
+const Point kNeedle = {7, 7, 7, 0};
+double with_needle(const Point& p) { return p == kNeedle ? 10.0 : cost(p); }
+
+class Unexplored final : public Prior {
+ public:
+  Unexplored(double sign, double (*f)(const Point&) = cost) : sign_(sign), f_(f) {}
+  double score(const Point& p) const override { return sign_ * f_(p); }
+  bool explored() const override { return false; }
+  std::vector<Point> known_best(std::size_t) const override {  // no sample need have met it
+    return f_ == with_needle ? std::vector<Point>{kNeedle} : std::vector<Point>{};
+  }
+
+ private:
+  double sign_;
+  double (*f_)(const Point&);
+};
+
+StrategyOptions options(std::shared_ptr<const Prior> prior) {
+  StrategyOptions o;
+  o.seed = 5;
+  o.prior = std::move(prior);
+  return o;
+}
+
+std::vector<Point> asks(const SearchSpace& s, const StrategyOptions& o, std::size_t n, double (*f)(const Point&) = cost) {
+  auto strategy = *make_strategy("portfolio", s, o);
+  std::vector<Point> out;
+  while (out.size() < n) {
+    out.push_back(strategy->ask(1).at(0));
+    strategy->tell({out.back(), f(out.back())});
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a hostile prior that nobody explored costs its favourites, and the search behind it is the one without a prior") {
+  const SearchSpace s = space(8);
+  const auto with = asks(s, options(std::make_shared<Unexplored>(-1)), 60);
+  const auto without = asks(s, options(nullptr), 60);
+  std::vector<Point> rest(with.begin() + Trial::kTried, with.end()), expected;
+  for (const Point& p : without)  // a favourite that it comes to is answered from what is known
+    if (std::find(with.begin(), with.begin() + Trial::kTried, p) == with.begin() + Trial::kTried) expected.push_back(p);
+  expected.resize(std::min(expected.size(), rest.size()));
+  rest.resize(expected.size());
+  CHECK(rest == expected);
+  CHECK(rest.size() >= 60 - Trial::kTried - 4);
+  // The worst that there is, and what differs from it in two knobs.
+  CHECK(cost(with[0]) == 20.0 + 21 + 14 + 4);
+}
+
+TEST_CASE("a favourite that is better is told to the search when it stands still, not before") {
+  const SearchSpace s = space(8);
+  const auto with = asks(s, options(std::make_shared<Unexplored>(1, with_needle)), 80, with_needle);
+  const auto without = asks(s, options(nullptr), 80, with_needle);
+  CHECK(with[0] == kNeedle);
+  // The search without a prior, until it has not become better by half a percent for twelve evaluations.
+  std::size_t standing = 0, last = 0;
+  double best = 1e30;
+  while (last < without.size() && standing < 12) {
+    const double found = with_needle(without[last++]);
+    standing = found < 0.995 * best ? 0 : standing + 1;
+    best = std::min(best, found);
+  }
+  REQUIRE(best > 10.0);
+  std::vector<Point> until(without.begin(), without.begin() + static_cast<std::ptrdiff_t>(last));
+  for (std::size_t i = 0; i < Trial::kTried; ++i) until.erase(std::remove(until.begin(), until.end(), with[i]), until.end());
+  const std::size_t told = Trial::kTried + until.size();
+  REQUIRE(told + 8 <= with.size());
+  CHECK(std::equal(until.begin(), until.end(), with.begin() + Trial::kTried));
+  // From then on it knows: it looks around the needle, which it never had a reason to.
+  const auto alone = [&](const Point& p) {
+    std::size_t moved = 0;
+    for (std::size_t k = 0; k < p.size(); ++k) moved += p[k] != kNeedle[k];
+    return moved == 1;
+  };
+  const auto begin = with.begin() + static_cast<std::ptrdiff_t>(told);
+  CHECK(std::none_of(with.begin() + Trial::kTried, begin, alone));
+  CHECK(std::any_of(begin, begin + 8, alone));
+}
+
+TEST_CASE("a trial exhausts a tiny space once, in batches, with start points first and results of others in between") {
+  const SearchSpace s = space(2);  // 16 points
+  StrategyOptions o = options(std::make_shared<Unexplored>(1));
+  o.start = {{1, 1, 1, 1}, {0, 1, 0, 1}};
+  auto strategy = *make_strategy("portfolio", s, o);
+  CHECK(strategy->name() == "portfolio");
+  strategy->tell({{0, 0, 1, 1}, std::nullopt});
+  std::set<Point> seen = {{0, 0, 1, 1}};
+  std::vector<Point> asked = strategy->ask(3);
+  REQUIRE(asked.size() == 3);
+  CHECK(asked[0] == o.start[0]);
+  CHECK(asked[1] == o.start[1]);
+  while (!asked.empty()) {
+    const std::vector<Point> more = strategy->ask(2);  // while the first are evaluated
+    for (const Point& p : asked) {
+      CHECK(seen.insert(p).second);
+      strategy->tell({p, p[2] == 1 ? std::nullopt : std::optional(cost(p))});
+    }
+    asked = more;
+  }
+  CHECK(seen.size() == 16);
+}
+
+TEST_CASE("behind the trial stands the search with the other prior, where there is one") {
+  const SearchSpace s = space(8);
+  struct Model final : Prior {
+    double score(const Point& p) const override { return cost(p); }
+  };
+  StrategyOptions o = options(std::make_shared<Unexplored>(-1));
+  o.otherwise = std::make_shared<Model>();
+  const auto with = asks(s, o, Trial::kTried + 1);
+  CHECK(cost(with.back()) == 20.0);  // the model's favourite at once
+}
