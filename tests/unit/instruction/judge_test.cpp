@@ -173,6 +173,12 @@ struct PlayedWorker final : WorkerLink {
   void restart() override { ++restarts; }
 };
 
+// A kernel is built once for all kinds: so it is here, for all courts.
+const TempFolder& kernels() {
+  static const TempFolder folder;
+  return folder;
+}
+
 struct Court {
   explicit Court(const std::string& name) {
     workload = opened(name, "h100");
@@ -188,7 +194,7 @@ struct Court {
     device.cooperative_launch = true;
     DeviceJudgeOptions options;
     options.config_dir = std::filesystem::path(AMK_SOURCE_DIR) / "config";
-    options.cache_folder = folder.path / "kernels";
+    options.cache_folder = kernels().path;
     options.lock_folder = folder.path;
     judge.emplace(device, options, worker);
   }
