@@ -1,10 +1,12 @@
 // Decode on the local GPU: milliseconds per token of any number of configs, in turn, after a check against the oracle.
 // bench_decode --model llama-3.2-1b [--configs FILE] [--check TOKENS] [--positions 192:320[,8128:8256…]] [--rounds 5] [--max-seq 512] [--cache DIR]
-// [--trace FILE]
+// [--trace FILE] [--fill ROWS]
 //              [--neighbours 1] [--seconds S] [--build-only sm_90a]
 // FILE: one JSON object a line, {"name": …, "config": {…}, "batch": …, "launch": steps of a launch while timed,
 // "ring_from": rows of a split from which kv_path ring takes the ring, "staged": at most so many cache rows of attention_o in shared memory at a
 // time, "trace": whether --trace takes it (where no line says so, it takes all)}.
+// --fill ROWS (a multiple of 16): only so many positions are decoded before those that are timed, what the cache lacks is these rows again: contexts
+// that would take longer to decode than to time.
 // --neighbours 1: besides the first config, each of its knobs moved alone to each other value (an ablation). --seconds: no round begins later than
 // that after the start, so that what was timed is printed. Prints one JSON object a line. MODEL@b8: every config is built for eight sequences a
 // launch and for one, unless its "batch" says which; a checked batch must give each sequence the bits that it has alone; the last line is the ratio
@@ -172,6 +174,26 @@ Result<double> time_tokens(GpuModel& model, Entry& e, int first, int last) {
   AMK_CHECK(e.program->check(model.stream()));
   AMK_TRY(us, cuda::Event::elapsed_us(start, end));
   return us / (last - first);
+}
+
+// The cache's rows [0, rows) again and again, up to `end`. Multiples of 16, so that the order of a row's pieces is its own.
+Status repeat_rows(GpuModel& model, int rows, int end) {
+  const auto& seq = model.sequence();
+  const ModelSpec& spec = model.spec();
+  const std::uint64_t of_cache = static_cast<std::uint64_t>(seq.max_seq()), caches = static_cast<std::uint64_t>(2 * spec.layers * spec.kv_heads);
+  for (int s = 0; s < seq.batch(); ++s) {
+    const std::uint64_t row = (seq.kv(s + 1) - seq.kv(s)) / (caches * of_cache);
+    for (std::uint64_t c = 0; c < caches; ++c) {
+      const cuda::DevicePtr first = seq.kv(s) + c * of_cache * row;
+      for (int have = rows; have < end;) {
+        const int more = std::min(have, end - have);
+        AMK_CHECK(
+            cuda::copy_on_device(first + static_cast<std::uint64_t>(have) * row, first, static_cast<std::uint64_t>(more) * row, model.stream()));
+        have += more;
+      }
+    }
+  }
+  return model.stream().synchronize();
 }
 
 Result<std::vector<Entry>> read_entries(const std::string& path, const ModelRef& ref, const GpuTarget& target) {
@@ -388,6 +410,8 @@ Status run(std::map<std::string, std::string> args) {
     if (from < 0 || to <= from || to > max_seq) return bad_field("positions", range, "FIRST:LAST within --max-seq " + std::to_string(max_seq));
     ranges.emplace_back(from, to);
   }
+  const int fill = std::atoi(arg("--fill", "0").c_str());
+  if (fill < 0 || fill % 16 != 0) return bad_field("fill", fill, "0 (every position is decoded) or a multiple of 16");
   for (Entry& e : entries) e.token_us.resize(ranges.size());
   const int rounds = std::atoi(arg("--rounds", "5").c_str());
   const double until = std::atof(arg("--seconds", "1e9").c_str());
@@ -397,10 +421,11 @@ Status run(std::map<std::string, std::string> args) {
     for (Entry& e : entries) {
       if (!e.program || !e.error.empty()) continue;
       for (int s = 0; s < ref.batch; ++s) AMK_CHECK(model->sequence().set_tokens(std::vector<int>{1}, 0, model->stream(), s));
-      const int from = r == 0 ? 0 : std::min(first, ranges[r - 1].second);
-      if (from < first) {
-        if (auto us = time_tokens(*model, e, from, first); !us) e.error = us.error().message;
+      const int from = r == 0 ? 0 : std::min(first, ranges[r - 1].second), until_row = fill > 0 ? std::min(fill, first) : first;
+      if (from < until_row) {
+        if (auto us = time_tokens(*model, e, from, until_row); !us) e.error = us.error().message;
       }
+      if (until_row < first) AMK_CHECK(repeat_rows(*model, until_row, first));
       if (e.batch == ref.batch) break;
     }
     for (int round = 0; round < rounds && (round == 0 || seconds() < until); ++round) {

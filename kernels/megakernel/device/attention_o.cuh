@@ -130,30 +130,17 @@ struct HeadSums {
   // Scores as TileSums::products, in chains of half the length.
   static __device__ __forceinline__ void products(const TileRows& rows, const uint4 (&q)[kQueryPieces], float scale, float (&score)[4]) {
     float s[2][4] = {}, more[2][4] = {};
-#pragma unroll
-    for (int c = 0; c < kKeyPieces; ++c) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const uint4 k = rows.k[h][c];
-        mma16816(s[h], q[c].x, 0, q[c].y, 0, k.x, k.y);
-        mma16816(more[h], q[c].z, 0, q[c].w, 0, k.z, k.w);
-      }
-    }
+    rows.multiply_keys(q, s, more);
 #pragma unroll
     for (int e = 0; e < 4; ++e) score[e] = (s[e / 2][e % 2] + more[e / 2][e % 2]) * scale;
   }
   __device__ __forceinline__ void add(const TileRows& rows, u32 a0, u32 a2) {
 #pragma unroll
     for (int d = 0; d < kValuePieces; ++d) {
-      const uint4(&v)[4][kValuePieces] = rows.v;
-      const u32 words[4][4] = {{v[0][d].x, v[1][d].x, v[2][d].x, v[3][d].x},
-                               {v[0][d].y, v[1][d].y, v[2][d].y, v[3][d].y},
-                               {v[0][d].z, v[1][d].z, v[2][d].z, v[3][d].z},
-                               {v[0][d].w, v[1][d].w, v[2][d].w, v[3][d].w}};
 #pragma unroll
       for (int i = 0; i < 4; ++i)  // rows 0–7: dimension 8g + 2i, rows 8–15: the one after it
-        mma16816(out[d * 4 + i], permute(words[i][0], words[i][1], 0x5410), permute(words[i][0], words[i][1], 0x7632),
-                 permute(words[i][2], words[i][3], 0x5410), permute(words[i][2], words[i][3], 0x7632), a0, a2);
+        mma16816(out[d * 4 + i], rows.value_pair(0, d, 2 * i), rows.value_pair(0, d, 2 * i + 1), rows.value_pair(2, d, 2 * i),
+                 rows.value_pair(2, d, 2 * i + 1), a0, a2);
     }
   }
   __device__ __forceinline__ void store(float* records, u32 warp, u32 g, u32 t) const {

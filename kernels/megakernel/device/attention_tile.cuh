@@ -13,15 +13,32 @@ namespace amk_vm {
 
 constexpr int kKeyPieces = kHeadDim / 32, kValuePieces = (kHeadDim + 63) / 64, kQueryPieces = kKeyPieces > 0 ? kKeyPieces : 1;
 
-struct TileRows {
-  uint4 k[2][kQueryPieces], v[4][kValuePieces];
-};
-
 __device__ __forceinline__ u32 permute(u32 a, u32 b, u32 selector) {
   u32 out;
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(selector));
   return out;
 }
+
+struct TileRows {
+  uint4 k[2][kQueryPieces], v[4][kValuePieces];
+  // Both halves' products with the queries: `even` of the first two words of every piece, `odd` of the others. One array twice: one chain.
+  __device__ __forceinline__ void multiply_keys(const uint4 (&q)[kQueryPieces], float (&even)[2][4], float (&odd)[2][4]) const {
+#pragma unroll
+    for (int c = 0; c < kKeyPieces; ++c) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const uint4 key = k[h][c];
+        mma16816(even[h], q[c].x, 0, q[c].y, 0, key.x, key.y);
+        mma16816(odd[h], q[c].z, 0, q[c].w, 0, key.z, key.w);
+      }
+    }
+  }
+  // Dimension 8g + e of piece d, of rows 4t + row and the one after it, as a product takes them.
+  __device__ __forceinline__ u32 value_pair(int row, int d, int e) const {
+    const auto word = [&](const uint4& from) { return e / 2 == 0 ? from.x : e / 2 == 1 ? from.y : e / 2 == 2 ? from.z : from.w; };
+    return permute(word(v[row][d]), word(v[row + 1][d]), e % 2 == 0 ? 0x5410 : 0x7632);
+  }
+};
 
 // Where this lane's pieces of a tile lie, in memory and in the ring alike: bytes from the tile's first row. A tile begins at a multiple of 16, so
 // that the order of a row's pieces depends on its place in the tile alone.
@@ -108,15 +125,7 @@ struct TileSums {
   // The scale turns exp2 into the softmax's exponential. Lane t: head g at positions 4t … 4t+3.
   static __device__ __forceinline__ void products(const TileRows& rows, const uint4 (&q)[kQueryPieces], float scale, float (&score)[4]) {
     float s[2][4] = {};
-#pragma unroll
-    for (int c = 0; c < kKeyPieces; ++c) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const uint4 k = rows.k[h][c];
-        mma16816(s[h], q[c].x, 0, q[c].y, 0, k.x, k.y);
-        mma16816(s[h], q[c].z, 0, q[c].w, 0, k.z, k.w);
-      }
-    }
+    rows.multiply_keys(q, s, s);
 #pragma unroll
     for (int e = 0; e < 4; ++e) score[e] = __fmul_rn(s[e / 2][e % 2], scale);
   }
@@ -149,16 +158,10 @@ struct TileSums {
   __device__ __forceinline__ void add(const TileRows& rows, float keep, u32 a0, u32 a2) {
 #pragma unroll
     for (int d = 0; d < kValuePieces; ++d) {
-      const uint4(&v)[4][kValuePieces] = rows.v;
-      const u32 words[4][4] = {{v[0][d].x, v[1][d].x, v[2][d].x, v[3][d].x},
-                               {v[0][d].y, v[1][d].y, v[2][d].y, v[3][d].y},
-                               {v[0][d].z, v[1][d].z, v[2][d].z, v[3][d].z},
-                               {v[0][d].w, v[1][d].w, v[2][d].w, v[3][d].w}};
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         float c[4] = {out[d * 8 + j][0] * keep, out[d * 8 + j][1] * keep, 0.0f, 0.0f};
-        const u32 selector = j % 2 == 0 ? 0x5410 : 0x7632;
-        mma16816(c, a0, 0, a2, 0, permute(words[j / 2][0], words[j / 2][1], selector), permute(words[j / 2][2], words[j / 2][3], selector));
+        mma16816(c, a0, 0, a2, 0, rows.value_pair(0, d, j), rows.value_pair(2, d, j));
         out[d * 8 + j][0] = c[0];
         out[d * 8 + j][1] = c[1];
       }
