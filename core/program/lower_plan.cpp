@@ -19,7 +19,8 @@ class Builder {
     const std::int32_t blocks = (target.max_seq + config.attention_kv_block - 1) / config.attention_kv_block;
     plan_.attention.kv_block = config.attention_kv_block;
     plan_.cache_in_ring = config.kernel.kv_path == KvPath::Ring;
-    plan_.attention.splits = config.fusion.attention_combine ? 1 : std::min(blocks, std::max(1, target.sm_count / spec.kv_heads));
+    const std::int32_t most = config.attention_max_splits > 0 ? config.attention_max_splits : blocks;
+    plan_.attention.splits = config.fusion.attention_combine ? 1 : std::min({blocks, most, std::max(1, target.sm_count / spec.kv_heads)});
     // A batch splits as one sequence does, so that each adds up as if it were alone; where the SMs do not suffice, a task takes several splits.
     plan_.attention.split_step =
         target.batch == 1 ? plan_.attention.splits : std::clamp(target.sm_count / (spec.kv_heads * target.batch), 1, plan_.attention.splits);

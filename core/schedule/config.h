@@ -57,9 +57,10 @@ struct KernelKnobs {
 };
 
 struct ScheduleConfig {
-  int gemv_n_tile = 16;         // tiling.gemv.N_tile: rows per tile, multiple of 8, 8…512
-  int attention_kv_block = 64;  // tiling.attention.kv_block: 64, 128, 256, 512
-  Fusion fusion;                // fusion_grouping
+  int gemv_n_tile = 16;          // tiling.gemv.N_tile: rows per tile, multiple of 8, 8…512
+  int attention_kv_block = 64;   // tiling.attention.kv_block: 64, 128, 256, 512
+  int attention_max_splits = 0;  // tiling.attention.max_splits: 2, 4, 8; 0: as many as one sequence has SMs for
+  Fusion fusion;                 // fusion_grouping
   SmAssignment sm_assignment = SmAssignment::LoadBalance;
   std::map<std::string, int> explicit_sm;  // sm_assignment as an object: tile name ("L0.qkv.3") -> SM; unnamed tiles go round robin
   int pipelining_depth = 4;                // 0…8 task boundaries the weight stream may run ahead across

@@ -81,6 +81,11 @@ std::vector<Field> make_fields() {
             "output rows of one tile: the granularity at which work is balanced over SMs; neighbouring tiles on one SM are one task")));
   f.push_back(bind<&C::attention_kv_block>(enumerated("tiling.attention.kv_block", {64, 128, 256, 512}, "positions",
                                                       "KV positions of one attention block; smaller blocks spread a context over more SMs")));
+  Field splits = enumerated("tiling.attention.max_splits", {0, 2, 4, 8}, "splits",
+                            "most parts of a head's positions, every one of which O has to merge; 0: as many as one sequence has SMs for");
+  splits.choices = {0};  // it pays for several sequences at positions that no judgement times (docs/lab/megakernel.md, 28)
+  splits.silent_default = true;
+  f.push_back(bind<&C::attention_max_splits>(std::move(splits)));
   f.push_back(
       bind<&C::sm_assignment>(named("sm_assignment", {"round_robin", "load_balance", "measured"},
                                     "placement of tiles: in turn; equal weight bytes per SM; bytes in proportion to each SM's measured bandwidth")));

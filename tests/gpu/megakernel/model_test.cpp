@@ -288,6 +288,10 @@ void test_contexts(const Bench& bench, Checks& checks) {
       {"blocks of 512, 128 threads", R"({"tiling":{"attention":{"kv_block":512}},"threads_per_block":128})"},
       {"blocks of 256, 416 threads", R"({"tiling":{"attention":{"kv_block":256}},"threads_per_block":416})"},
       {"blocks of 512, 544 threads", R"({"tiling":{"attention":{"kv_block":512}},"threads_per_block":544})"},
+      {"blocks of 64, at most four splits, combine in o_proj", R"({"tiling":{"attention":{"kv_block":64,"max_splits":4}},)" + fused + "}"},
+      {"blocks of 64, slices",
+       R"({"tiling":{"attention":{"kv_block":64}},"threads_per_block":384,"smem_bytes_per_block":0,"kernel_knobs":{"publish":"flagged","gemv_path":"slices"},)" +
+           fused + "}"},
       {"blocks of 512, scalar", R"({"tiling":{"attention":{"kv_block":512}},"kernel_knobs":{"gemv_path":"fma","weight_layout":"row"}})"},
   };
   for (const auto& [what, text] : configs) {

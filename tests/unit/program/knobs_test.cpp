@@ -113,6 +113,26 @@ TEST_CASE("kv_block: splits, and the position from which each is active") {
   }
 }
 
+TEST_CASE("max_splits: no more splits than that, and as many as before where there are fewer") {
+  for (const auto& [most, block, max_seq, batch, splits, step] : {std::tuple{0, 64, 2048, 1, 16, 16},
+                                                                  {8, 64, 2048, 1, 8, 8},
+                                                                  {2, 64, 2048, 1, 2, 2},
+                                                                  {4, 512, 1024, 1, 2, 2},
+                                                                  {0, 64, 2048, 8, 16, 2},
+                                                                  {2, 64, 2048, 8, 2, 2},
+                                                                  {4, 64, 2048, 8, 4, 2}}) {
+    ScheduleConfig config;
+    config.attention_kv_block = block;
+    config.attention_max_splits = most;
+    LoweringTarget target{132, 232448, max_seq, {}};
+    target.batch = batch;
+    const Program p = lowered(model(), config, target);
+    CHECK(p.attention.splits == splits);
+    CHECK(p.attention.split_step == step);
+    CHECK(tasks_of(p, "L2.attention").size() == static_cast<std::size_t>(8 * batch * step));
+  }
+}
+
 TEST_CASE("kv_block with a sliding window: a split is active from its first block on, whatever the window") {
   ModelSpec spec = model();
   spec.sliding_window = 100;

@@ -53,6 +53,14 @@ TEST_CASE("spelling does not change the id; meaning does") {
   CHECK(id(R"({"sm_assignment":{"L0.qkv.3":17}})") != id(R"({"sm_assignment":{"L0.qkv.3":18}})"));
 }
 
+TEST_CASE("max_splits: silent where it limits nothing") {
+  const std::string base = id("{}");
+  CHECK(id(R"({"tiling":{"attention":{"max_splits":0}}})") == base);
+  CHECK(id(R"({"tiling":{"attention":{"max_splits":2}}})") != base);
+  CHECK_FALSE(to_json(ScheduleConfig{})["tiling"]["attention"].contains("max_splits"));
+  CHECK(refusal(R"({"tiling":{"attention":{"max_splits":3}}})") == "tiling.attention.max_splits is 3; accepted: 0, 2, 4, 8");
+}
+
 TEST_CASE("tokens per launch: silent at one, so that ids from before the key stay; enumerated otherwise") {
   const std::string base = id("{}");
   CHECK(base == "s36155ce210bde8ad6199868a5116d4ce");
