@@ -77,7 +77,8 @@ struct MergedPair {
       const u32 at = kOSegs == 0 ? e : pair_order(e);
       out.pair<kActType>(buffer, (static_cast<u64>(task.head) * kGqa + g) * kHeadDim + at, __fdividef(a, total), __fdividef(b, total));
     } else {
-      const u64 record = (static_cast<u64>(split) * kHeads + task.head * kGqa + g) * kPartialRecord;
+      const u32 records = split * kHeads * kPartialRecord, head = task.head * kGqa + g;
+      const u64 record = records + Partials::values(head), tail = records + Partials::tail(head);
       if constexpr (kHalfPartials) {
         // Over the split's own total: one split alone is then rounded once, as what it is merged to is the same number.
         const float inverse = total > 0.0f ? __fdividef(1.0f, total) : 0.0f;
@@ -86,8 +87,8 @@ struct MergedPair {
         out.pair<kF32>(buffer, record + e, a, b);
       }
       if (e == 0) {
-        out.pair<kF32>(buffer, record + kPartialTailAt, top, total);
-        if (kFlagged || !kHalfPartials) out.pair<kF32>(buffer, record + kPartialTailAt + 2, 0.0f, 0.0f);
+        out.pair<kF32>(buffer, tail, top, total);
+        if (Partials::kTailWords > 2) out.pair<kF32>(buffer, tail + 2, 0.0f, 0.0f);
       }
     }
   }

@@ -168,12 +168,12 @@ struct OPieces {
       : base(p.activations + task.input + batch_lane_offset(lane, kSlice) - (kMergesInO ? lane % 4 * 32 : 0)) {}
   __device__ __forceinline__ const u8* at(int set, u32 block, u32 lane) const {
     const u32 column = block * 64 + (kMergesInO ? lane % 4 * 16 : 0);
-    return base + set * 4 * kSlice + (kMergesInO ? column / kHeadDim * kPartialRecord * 4 + column % kHeadDim * 2 : column * 2);
+    return base + set * 4 * kSlice + (kMergesInO ? Partials::values(column / kHeadDim) * 4 + column % kHeadDim * 2 : column * 2);
   }
   // The maximum and total of the partial that a piece is of.
   __device__ __forceinline__ const u8* tail(int set, u32 block, u32 lane) const {
     const u32 column = block * 64 + lane % 4 * 16;
-    return base - lane / 4 % 2 * 16 + set * 4 * kSlice + column / kHeadDim * kPartialRecord * 4 + kPartialTailAt * 4;
+    return base - lane / 4 % 2 * 16 + set * 4 * kSlice + Partials::tail(column / kHeadDim) * 4;
   }
 };
 // A group's pieces, merged over the splits in their order as stage_combine does; all of a split's loads are on their way at once.

@@ -136,6 +136,27 @@ constexpr u32 cache_swizzle(u32 head_dim, u32 position) {
   return head_dim % 64 == 0 ? ((position ^ position >> 2) & 1) << 2 | (position >> 2 & 2) : position >> 2 & 3;
 }
 
+// Where attention's partials of a split lie, in words from the split's first record: of Heads query heads, Gqa a kv head, a record being HeadDim
+// values and Tail words. In halves (bf16) a kv head's records fill half of their place: the values of all its query heads one behind the other, from
+// a whole line on where there is room, then their tails. So a warp that has a kv head's columns brings lines that hold nothing else, and one sector
+// of tails: every multiprocessor fetches all of it (docs/lab/megakernel.md, 28).
+template <u32 Heads, u32 Gqa, u32 HeadDim, u32 Tail, bool Halves, u32 TailWords>
+struct PartialPlaces {
+  static constexpr u32 kTailWords = TailWords;
+  static constexpr u32 kLine = 32, kRecord = HeadDim + Tail, kValues = Halves ? HeadDim / 2 : HeadDim;
+  static constexpr bool kWholeLines = Halves && Heads * kRecord % kLine == 0 && Gqa * kValues >= kLine;
+  // Of a query head's values, and of its maximum and total.
+  static constexpr u32 values(u32 head) {
+    if (!Halves) return head * kRecord;
+    const u32 at = head / Gqa * (Gqa * kRecord), skip = kWholeLines ? (kLine - at % kLine) % kLine : 0;
+    return at + skip + head % Gqa * kValues;
+  }
+  static constexpr u32 tail(u32 head) {
+    if (!Halves) return head * kRecord + HeadDim;
+    return values(head / Gqa * Gqa) + Gqa * kValues + head % Gqa * TailWords;
+  }
+};
+
 constexpr int kTraceMarks = 8;      // timestamps a task
 constexpr int kCounterStride = 32;  // ints: one 128-byte line a counter
 

@@ -249,10 +249,10 @@ __device__ __forceinline__ void stage_copy_limbs(const Block& block, const Param
 
 constexpr u32 kPartialRecord = kHeadDim + kPartialTail;  // words of one query head's partial: its place in memory, and all of it between warps
 // In memory a partial's values are bf16 where activations are: half the bytes, which every multiprocessor fetches from every split. What they are
-// merged to is rounded to bf16 next in any case. The record keeps the place that the program gives it in fp32 and fills its first half.
+// merged to is rounded to bf16 next in any case. Where they lie: layout.cuh.
 constexpr bool kHalfPartials = kActType == kBF16 && !kSlices;
-constexpr u32 kPartialTailAt = kHalfPartials ? kHeadDim / 2 : kHeadDim;  // word of the maximum and the total
-constexpr u32 kPartialWords = kPartialTailAt + kPartialTail;
+constexpr u32 kPartialWords = kHalfPartials ? kHeadDim / 2 + kPartialTail : kPartialRecord;  // that are fetched of a record
+using Partials = PartialPlaces<kHeads, kGqa, kHeadDim, kPartialTail, kHalfPartials, kHalfPartials && !kFlagged ? 2 : kPartialTail>;
 constexpr u32 kPlace = kHalfPartials ? 8 : 4;  // elements of four words
 static_assert(kHeadDim % kPlace == 0, "a record is whole places");
 
@@ -315,10 +315,10 @@ constexpr u32 kPartialWord = kFlagged ? 8 : 4, kSplitBytes = kHeads * kPartialRe
 struct PartialPlace {
   const u8 *values, *tail;
   __device__ __forceinline__ void find(const Params& p, const TaskDesc& task, u32 seq, u32 place) {
-    const u8* record = p.activations + task.input + seq * slice_bytes<kF32>(kSplits * kHeads * kPartialRecord) +
-                       place / (kHeadDim / kPlace) * kPartialRecord * kPartialWord;
-    values = record + place % (kHeadDim / kPlace) * 4 * kPartialWord;
-    tail = record + kPartialTailAt * kPartialWord;
+    const u8* records = p.activations + task.input + seq * slice_bytes<kF32>(kSplits * kHeads * kPartialRecord);
+    const u32 head = place / (kHeadDim / kPlace);
+    values = records + (Partials::values(head) + place % (kHeadDim / kPlace) * 4) * kPartialWord;
+    tail = records + Partials::tail(head) * kPartialWord;
   }
 };
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "kernels/megakernel/device/cache_ranges.cuh"
@@ -110,4 +112,43 @@ TEST_CASE("cache: the order of a row's pieces loses none, and eight lanes at onc
       for (u32 d = 0; d < (head_dim + 63) / 64; ++d)
         CHECK(most([&](u32, u32 t) { return 4 * t + e; }, [&](u32 g, u32) { return g + 8 * d; }) <= (head_dim % 64 == 0 ? 1 : 2));
   }
+}
+
+// Attention's partials in halves: each kv head keeps to the place that the program gives it, no two words are one, what is loaded by 16 or 8 bytes is
+// aligned so; and where whole lines are promised, a kv head's values are nothing but lines.
+namespace {
+template <unsigned Heads, unsigned Gqa, unsigned HeadDim, bool Halves, unsigned TailWords>
+void check_partials(bool whole_lines) {
+  using Places = PartialPlaces<Heads, Gqa, HeadDim, 4, Halves, TailWords>;
+  CAPTURE(Heads);
+  CAPTURE(Gqa);
+  CAPTURE(HeadDim);
+  const unsigned values = Halves ? HeadDim / 2 : HeadDim, place = Gqa * (HeadDim + 4);
+  std::set<unsigned> taken;
+  for (unsigned head = 0; head < Heads; ++head) {
+    for (const auto& [first, count] : {std::pair{Places::values(head), values}, {Places::tail(head), TailWords}}) {
+      for (unsigned w = first; w < first + count; ++w) {
+        CHECK(w / place == head / Gqa);
+        CHECK(taken.insert(w).second);
+      }
+    }
+    CHECK(Places::values(head) % 4 == 0);
+    CHECK(Places::tail(head) % (TailWords == 4 ? 4 : 2) == 0);
+  }
+  CHECK(Places::kWholeLines == whole_lines);
+  for (unsigned head = 0; whole_lines && head < Heads; head += Gqa) CHECK(Places::values(head) % 32 == 0);  // words of a line of 128 bytes
+}
+}  // namespace
+
+TEST_CASE("attention's partials keep to their kv head's place, in whole lines where there is room") {
+  check_partials<32, 4, 64, true, 2>(true);   // llama-3.2-1b
+  check_partials<32, 4, 64, true, 4>(true);   // flagged
+  check_partials<32, 4, 128, true, 2>(true);  // llama-3.1-8b
+  check_partials<14, 7, 64, true, 2>(false);  // qwen2.5-0.5b: a split is no whole number of lines
+  check_partials<9, 3, 64, true, 4>(false);   // smollm2-135m
+  check_partials<16, 1, 64, true, 2>(true);
+  check_partials<16, 1, 32, true, 2>(false);  // a head's values are half a line
+  check_partials<8, 2, 32, true, 4>(true);    // small
+  check_partials<4, 2, 16, true, 2>(false);
+  check_partials<32, 4, 64, false, 4>(false);
 }
