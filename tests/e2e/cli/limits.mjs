@@ -35,11 +35,12 @@ test('few descriptors: clients beyond them are refused, the others and later one
     child.stdin.write(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'ping' }) + '\n');
     clients.push({ child, answered: () => reply });
   }
-  // Those that are refused ask on for ten seconds before they say so; here it is enough that some are served and some are not.
-  for (let i = 0; i < 200 * patience && clients.filter((c) => c.answered()).length < 5; i++) await sleep(50);
+  // Those that are refused ask on for ten seconds before they say so; here it is enough that some are served and some are not. On a machine with a GPU its driver
+  // takes most of the descriptors.
+  for (let i = 0; i < 200 * patience && !clients.some((c) => c.answered()?.result); i++) await sleep(50);
   await sleep(300);
   const served = clients.filter((c) => c.answered()?.result).length;
-  ok(served >= 5 && served < 60, `${served} of 60 are served`);
+  ok(served >= 1 && served < 60, `${served} of 60 are served`);
   equal([daemon.exitCode, daemon.signalCode], [null, null], 'the daemon lives');
   for (const { child } of clients) child.kill('SIGKILL');
   await Promise.all(clients.map(({ child }) => new Promise((resolve) => (child.exitCode ?? child.signalCode) === null ? child.once('exit', resolve) : resolve())));
