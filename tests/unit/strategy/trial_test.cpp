@@ -24,15 +24,15 @@ SearchSpace space(int choices) {
   return s;
 }
 
-double cost(const Point& p) { return 20.0 + 3 * p[0] + 2.0 * std::max(p[1], p[2]) + (p[3] % 3 == 1 ? 0 : 4); }
+double slope(const Point& p) { return 20.0 + 3 * p[0] + 2.0 * std::max(p[1], p[2]) + (p[3] % 3 == 1 ? 0 : 4); }
 
 // What no search finds by looking around: one point of 4,096, far from where the rest is good.
 const Point kNeedle = {7, 7, 7, 0};
-double with_needle(const Point& p) { return p == kNeedle ? 10.0 : cost(p); }
+double with_needle(const Point& p) { return p == kNeedle ? 10.0 : slope(p); }
 
 class Unexplored final : public Prior {
  public:
-  Unexplored(double sign, double (*f)(const Point&) = cost) : sign_(sign), f_(f) {}
+  Unexplored(double sign, double (*f)(const Point&) = slope) : sign_(sign), f_(f) {}
   double score(const Point& p) const override { return sign_ * f_(p); }
   bool explored() const override { return false; }
   std::vector<Point> known_best(std::size_t) const override {  // no sample need have met it
@@ -51,7 +51,7 @@ StrategyOptions options(std::shared_ptr<const Prior> prior) {
   return o;
 }
 
-std::vector<Point> asks(const SearchSpace& s, const StrategyOptions& o, std::size_t n, double (*f)(const Point&) = cost) {
+std::vector<Point> asks(const SearchSpace& s, const StrategyOptions& o, std::size_t n, double (*f)(const Point&) = slope) {
   auto strategy = *make_strategy("portfolio", s, o);
   std::vector<Point> out;
   while (out.size() < n) {
@@ -75,7 +75,7 @@ TEST_CASE("a hostile prior that nobody explored costs its favourites, and the se
   CHECK(rest == expected);
   CHECK(rest.size() >= 60 - Trial::kTried - 4);
   // The worst that there is, and what differs from it in two knobs.
-  CHECK(cost(with[0]) == 20.0 + 21 + 14 + 4);
+  CHECK(slope(with[0]) == 20.0 + 21 + 14 + 4);
 }
 
 TEST_CASE("a favourite that is better is told to the search when it stands still, not before") {
@@ -124,7 +124,7 @@ TEST_CASE("a trial exhausts a tiny space once, in batches, with start points fir
     const std::vector<Point> more = strategy->ask(2);  // while the first are evaluated
     for (const Point& p : asked) {
       CHECK(seen.insert(p).second);
-      strategy->tell({p, p[2] == 1 ? std::nullopt : std::optional(cost(p))});
+      strategy->tell({p, p[2] == 1 ? std::nullopt : std::optional(slope(p))});
     }
     asked = more;
   }
@@ -134,10 +134,10 @@ TEST_CASE("a trial exhausts a tiny space once, in batches, with start points fir
 TEST_CASE("behind the trial stands the search with the other prior, where there is one") {
   const SearchSpace s = space(8);
   struct Model final : Prior {
-    double score(const Point& p) const override { return cost(p); }
+    double score(const Point& p) const override { return slope(p); }
   };
   StrategyOptions o = options(std::make_shared<Unexplored>(-1));
   o.otherwise = std::make_shared<Model>();
   const auto with = asks(s, o, Trial::kTried + 1);
-  CHECK(cost(with.back()) == 20.0);  // the model's favourite at once
+  CHECK(slope(with.back()) == 20.0);  // the model's favourite at once
 }
