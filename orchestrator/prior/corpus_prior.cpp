@@ -167,7 +167,7 @@ std::shared_ptr<const Vote> corpus_vote(const SearchSpace& space, const std::vec
 }
 
 // From the first row (the default) and the best of the sample, the model's own best: knob by knob, to the choice that it likes best, until a round
-// over all knobs has moved none; then two knobs at once, where a choice of a categorical one is refused alone. What is good is not in a sample
+// over all knobs has moved none; then two knobs at once, where a choice of one is refused alone. What is good is not in a sample
 // when it takes several knobs at once, each of which only some others allow; and a forest knows nothing of what no row shows.
 class Climb {
  public:
@@ -240,10 +240,13 @@ class Climb {
     return moved;
   }
 
-  bool pairs() {
+  // A categorical knob's choices first: what they need is most of what a kernel is.
+  bool pairs() { return pairs_of(true) || pairs_of(false); }
+
+  bool pairs_of(bool categorical) {
     const auto& knobs = archive_.space().knobs;
     for (std::size_t k = 0; k < knobs.size(); ++k) {
-      if (knobs[k].kind != KnobKind::Categorical) continue;
+      if ((knobs[k].kind == KnobKind::Categorical) != categorical) continue;
       std::vector<Point> alone;
       add_moves(rows_[at_].point, k, alone);
       for (const Point& point : alone) {

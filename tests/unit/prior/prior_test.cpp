@@ -213,3 +213,29 @@ TEST_CASE("the analytic model's best is found where it takes many knobs at once,
   REQUIRE(best.size() == 1);
   CHECK(best[0] == Point{11, 11, 11, 11, 11});
 }
+
+TEST_CASE("the analytic model's best is found where it takes two ordinal knobs at once, each of which is refused alone") {
+  // Three pairs of knobs of six choices: of a pair both have the last choice or none has. One point of 46,656 is best, and none is better by one knob
+  // than another.
+  SearchSpace s;
+  for (int k = 0; k < 6; ++k) {
+    Knob knob;
+    knob.name = std::string(1, static_cast<char>('a' + k));
+    knob.kind = KnobKind::Ordinal;
+    for (int i = 0; i < 6; ++i) knob.choices.push_back(i);
+    s.knobs.push_back(knob);
+  }
+  const auto pairs = [](const Point& p) {
+    double us = 100;
+    for (std::size_t k = 0; k < p.size(); k += 2) {
+      if ((p[k] == 5) != (p[k + 1] == 5)) return std::numeric_limits<double>::quiet_NaN();  // refused
+      us -= p[k] == 5 ? 10 : 0;
+    }
+    return us;
+  };
+  const LearnedPrior learned = learn_prior(s, {}, {}, {pairs, {}}, 1);
+  REQUIRE(learned.prior);
+  const auto best = learned.prior->known_best(1);
+  REQUIRE(best.size() == 1);
+  CHECK(best[0] == Point{5, 5, 5, 5, 5, 5});
+}
