@@ -539,9 +539,7 @@ struct WholeUnit {
     }
   }
   // Of row lane / 4, in each of its four lanes.
-  __device__ __forceinline__ float row() const {
-    return ((c[0][0] + c[1][0]) + (c[2][0] + c[3][0])) + ((c[0][3] + c[1][3]) + (c[2][3] + c[3][3]));
-  }
+  __device__ __forceinline__ float row() const { return ((c[0][0] + c[1][0]) + (c[2][0] + c[3][0])) + ((c[0][3] + c[1][3]) + (c[2][3] + c[3][3])); }
 };
 static_assert(!kSlices || kHiddenBlocks * 128 <= kActBytes, "the vector, where attention's records were");
 __device__ __forceinline__ bool lm_head(const Block& block, const Params& p, u32 index, u32 warp, u32 lane, Turn& turn, RingCursor& ring) {
@@ -587,7 +585,8 @@ __device__ __forceinline__ bool lm_head(const Block& block, const Params& p, u32
       ring.advance(1, kSlots);
       if (mine < first + kHiddenUnits && mine < units) {
         const u32 from = chunk + (mine - first) * (kHiddenBlocks * 1024);
-        unit.multiply(words, [&](uint4& piece, u32 at) { piece = load_shared16(from + at); }, give_back);
+        unit.multiply(
+            words, [&](uint4& piece, u32 at) { piece = load_shared16(from + at); }, give_back);
         finish(unit, mine);
         mine += kConsumerWarps;
       } else {
@@ -599,7 +598,8 @@ __device__ __forceinline__ bool lm_head(const Block& block, const Params& p, u32
 #pragma unroll 1
     for (u32 mine = warp; mine < units; mine += kConsumerWarps) {
       const u8* from = weights + static_cast<u64>(mine) * (kHiddenBlocks * 1024);
-      unit.multiply(words, [&](uint4& piece, u32 at) { piece = load_weight16(from + at); }, [] {});
+      unit.multiply(
+          words, [&](uint4& piece, u32 at) { piece = load_weight16(from + at); }, [] {});
       finish(unit, mine);
     }
   }
