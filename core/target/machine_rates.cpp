@@ -24,7 +24,7 @@ double cpasync_efficiency(const ScheduleConfig& config) {
 bool uses_cpasync(const ScheduleConfig& config, const GpuTarget& target) { return config.kernel.cpasync || target.sm_major < 9; }
 
 // Of one SM's ring: copies in flight ahead of the task at hand, and one more while consumers sit in it, as far as there are slots beside those that
-// its warps read from (kernels/megakernel/device_plan.cpp, shape_ring).
+// its warps read from (kernels/megakernel/device_shapes.cpp, shape_ring).
 struct Window {
   double ahead_bytes = 0, bytes = 0;
   bool hoisted = true;  // a task's first segment is in registers when its wait ends

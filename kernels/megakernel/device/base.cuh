@@ -1,4 +1,4 @@
-// Numbers that the host compiled in, and small arithmetic. Every macro below comes from device_plan.cpp.
+// Numbers that the host compiled in, and small arithmetic. Every macro below comes from device_compile.cpp.
 #pragma once
 
 #include "layout.cuh"
@@ -75,7 +75,7 @@ constexpr int kSlotArrivals = AMK_SLOT_ARRIVALS;    // segments of a full chunk,
 constexpr int kPartialFloats = AMK_PARTIAL_FLOATS;  // of one sequence in one of the two buffers
 constexpr int kActBytes = AMK_ACT_BYTES;
 
-// As core/program/program.h numbers them; device_plan.cpp compares.
+// As core/program/program.h numbers them; device_tasks.cpp compares.
 enum OpId : u32 {
   kOpEmbed,
   kOpRmsNorm,
