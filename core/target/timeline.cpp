@@ -39,7 +39,8 @@ double slices_us(const ModelSpec& spec, const Task& task, const MachineRates& ra
   return (groups - 1) * rates.group_us + (slice - 1) * rates.block_us;
 }
 
-// How a matrix' rows are cut into segments, one of which a warp multiplies at a time (kernels/megakernel/device_shapes.cpp, choose_group and shape_of).
+// How a matrix' rows are cut into segments, one of which a warp multiplies at a time (kernels/megakernel/device_shapes.cpp, choose_group and
+// shape_of).
 class Segments {
  public:
   Segments(const ModelSpec& spec, const MachineRates& rates) : rates_(rates) {
