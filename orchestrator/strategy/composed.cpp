@@ -15,11 +15,20 @@ constexpr std::size_t kSwept = 10;                          // knobs moved one a
 constexpr double kWon = 0.9;                                // of the favourite's cost: a move that wins so much is followed by the model …
 constexpr int kFollowed = 6;                                // … until it has not improved for so many evaluations; then the sweep goes on
 constexpr std::size_t kInitial = 5, kInitialWithPrior = 3;  // points before any model is asked
-constexpr int kPatience = 12;                               // evaluations without a better best
 constexpr double kLead = 1, kStalled = 0.9;                 // the Gaussian process's share of the turns
-constexpr double kBetter = 0.995;                           // a best that is better by more than noise
 
 }  // namespace
+
+std::vector<Point> ask_each(std::size_t n, Archive& archive, const std::function<std::optional<Point>()>& next) {
+  std::vector<Point> out;
+  while (out.size() < n) {
+    auto point = next();
+    if (!point) break;
+    archive.mark_asked(*point);
+    out.push_back(std::move(*point));
+  }
+  return out;
+}
 
 std::optional<Point> next_start(std::vector<Point>& start, const Archive& archive) {
   while (!start.empty()) {
@@ -49,20 +58,16 @@ std::optional<Point> next_favourite(const Trend& trend, const Archive& archive) 
 SingleStrategy::SingleStrategy(std::unique_ptr<Proposer> proposer, const SearchSpace& space, const StrategyOptions& options)
     : proposer_(std::move(proposer)), space_(space), archive_(space_), rng_(options.seed), start_(options.start) {}
 
+std::optional<Point> SingleStrategy::next() {
+  if (auto point = next_start(start_, archive_)) return point;
+  auto point = proposer_->propose(archive_, rng_);
+  if (!point) point = fresh_point(archive_, rng_);
+  if (point) mine_.emplace(*point, 0);
+  return point;
+}
+
 std::vector<Point> SingleStrategy::ask(std::size_t n) {
-  std::vector<Point> out;
-  while (out.size() < n) {
-    auto point = next_start(start_, archive_);
-    if (!point) {
-      point = proposer_->propose(archive_, rng_);
-      if (!point) point = fresh_point(archive_, rng_);
-      if (point) mine_.emplace(*point, 0);
-    }
-    if (!point) break;
-    archive_.mark_asked(*point);
-    out.push_back(std::move(*point));
-  }
-  return out;
+  return ask_each(n, archive_, [this] { return next(); });
 }
 
 void SingleStrategy::tell(const Observation& observation) {
@@ -171,14 +176,7 @@ std::optional<Point> Portfolio::next() {
 }
 
 std::vector<Point> Portfolio::ask(std::size_t n) {
-  std::vector<Point> out;
-  while (out.size() < n) {
-    auto point = next();
-    if (!point) break;
-    archive_.mark_asked(*point);
-    out.push_back(std::move(*point));
-  }
-  return out;
+  return ask_each(n, archive_, [this] { return next(); });
 }
 
 void Portfolio::tell(const Observation& observation) {

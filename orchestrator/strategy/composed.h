@@ -1,6 +1,7 @@
 // Strategies made of proposers.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
@@ -11,6 +12,11 @@
 
 namespace amk {
 
+constexpr int kPatience = 12;      // evaluations without a better best before something else is tried
+constexpr double kBetter = 0.995;  // a best that is better by more than noise
+
+// As many points of `next` as there are, `n` at most; each is marked as asked before the next is chosen.
+std::vector<Point> ask_each(std::size_t n, Archive& archive, const std::function<std::optional<Point>()>& next);
 // The first of `start` that is valid and unknown; it and what was passed over leave the list.
 std::optional<Point> next_start(std::vector<Point>& start, const Archive& archive);
 // A prior's favourites: the best, then ones that differ from everything known in at least two knobs, so that a prior that is wrong about one knob is
@@ -26,6 +32,8 @@ class SingleStrategy : public Strategy {
   void tell(const Observation& observation) override;
 
  private:
+  std::optional<Point> next();
+
   std::unique_ptr<Proposer> proposer_;
   SearchSpace space_;
   Archive archive_;

@@ -7,9 +7,6 @@
 namespace amk {
 namespace {
 
-constexpr int kStanding = 12;      // evaluations without a better best: as long as a portfolio is patient with its model
-constexpr double kBetter = 0.995;  // by more than noise
-
 StrategyOptions of_the_search(StrategyOptions options) {
   options.prior = std::exchange(options.otherwise, nullptr);
   options.prior_is_model = options.prior != nullptr;
@@ -44,14 +41,7 @@ std::optional<Point> Trial::next() {
 }
 
 std::vector<Point> Trial::ask(std::size_t n) {
-  std::vector<Point> out;
-  while (out.size() < n) {
-    auto point = next();
-    if (!point) break;
-    archive_.mark_asked(*point);
-    out.push_back(std::move(*point));
-  }
-  return out;
+  return ask_each(n, archive_, [this] { return next(); });
 }
 
 void Trial::tell_search(const Observation& observation) {
@@ -64,7 +54,7 @@ void Trial::tell_search(const Observation& observation) {
 void Trial::tell(const Observation& observation) {
   archive_.record(observation);
   if (kept_back_.count(observation.point) == 0) tell_search(observation);
-  if (kept_back_.empty() || standing_ < kStanding || best_ == 0 || *archive_.best()->cost >= kBetter * best_) return;
+  if (kept_back_.empty() || standing_ < kPatience || best_ == 0 || *archive_.best()->cost >= kBetter * best_) return;
   std::vector<Observation> late;
   for (const Observation& o : archive_.observations())
     if (kept_back_.erase(o.point) != 0) late.push_back(o);

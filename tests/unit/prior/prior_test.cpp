@@ -12,17 +12,18 @@ using namespace amk;
 
 namespace {
 
-SearchSpace space() {
+SearchSpace space_of(int knobs, int choices, KnobKind kind) {
   SearchSpace s;
-  for (const char* name : {"a", "b", "c"}) {
-    Knob k;
-    k.name = name;
-    k.kind = KnobKind::Ordinal;
-    for (int i = 0; i < 8; ++i) k.choices.push_back(i);
-    s.knobs.push_back(k);
+  for (int k = 0; k < knobs; ++k) {
+    Knob knob;
+    knob.name = std::string(1, static_cast<char>('a' + k));
+    knob.kind = kind;
+    for (int i = 0; i < choices; ++i) knob.choices.push_back(i);
+    s.knobs.push_back(knob);
   }
   return s;
 }
+SearchSpace space() { return space_of(3, 8, KnobKind::Ordinal); }
 
 double cost(const Point& p) { return 10.0 + std::pow(p[0] - 6.0, 2) + 2 * std::pow(p[1] - 1.0, 2); }
 double opposite(const Point& p) { return 1000.0 / cost(p); }
@@ -190,14 +191,7 @@ TEST_CASE("what the analytic model likes best is asked whether it runs, and has 
 TEST_CASE("the analytic model's best is found where it takes many knobs at once, each of which needs the one before") {
   // Five knobs of twelve choices, and a stair of five: a knob may have the last choice only where the one behind it has. One point of 248,832 is
   // best.
-  SearchSpace s;
-  for (int k = 0; k < 5; ++k) {
-    Knob knob;
-    knob.name = std::string(1, static_cast<char>('a' + k));
-    knob.kind = KnobKind::Categorical;
-    for (int i = 0; i < 12; ++i) knob.choices.push_back(i);
-    s.knobs.push_back(knob);
-  }
+  const SearchSpace s = space_of(5, 12, KnobKind::Categorical);
   // Against the order in which a round takes the knobs, so that it takes a round a step.
   const auto stairs = [](const Point& p) {
     int steps = 0;
@@ -217,14 +211,7 @@ TEST_CASE("the analytic model's best is found where it takes many knobs at once,
 TEST_CASE("the analytic model's best is found where it takes two ordinal knobs at once, each of which is refused alone") {
   // Three pairs of knobs of six choices: of a pair both have the last choice or none has. One point of 46,656 is best, and none is better by one knob
   // than another.
-  SearchSpace s;
-  for (int k = 0; k < 6; ++k) {
-    Knob knob;
-    knob.name = std::string(1, static_cast<char>('a' + k));
-    knob.kind = KnobKind::Ordinal;
-    for (int i = 0; i < 6; ++i) knob.choices.push_back(i);
-    s.knobs.push_back(knob);
-  }
+  const SearchSpace s = space_of(6, 6, KnobKind::Ordinal);
   const auto pairs = [](const Point& p) {
     double us = 100;
     for (std::size_t k = 0; k < p.size(); k += 2) {
