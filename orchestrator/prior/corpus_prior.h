@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "core/schedule/space.h"
+#include "orchestrator/prior/analytic_rows.h"
 #include "orchestrator/strategy/rank_correlation.h"
 #include "orchestrator/strategy/strategy.h"
 
@@ -42,14 +42,6 @@ struct LearnedPrior {
   std::shared_ptr<const Prior> prior;      // null when there is nothing to learn from
   std::shared_ptr<const Prior> otherwise;  // the cost model, where the corpus won and is not followed; may be null
   PriorReport report;
-};
-
-// The cost model. It is asked at a few hundred points and a forest stands in for it afterwards, because strategies ask for thousands of scores.
-// Both are thread-safe: they are asked on all cores.
-struct AnalyticModel {
-  std::function<double(const Point&)> score;  // lower is better; NaN when the point cannot run. Empty: there is no model
-  // Whether a point that has a score can run after all, where that is dearer to know: asked only of those that the model likes best. Empty: it can.
-  std::function<bool(const Point&)> runs;
 };
 
 LearnedPrior learn_prior(const SearchSpace& space, const Features& features, const std::vector<PriorSource>& sources, const AnalyticModel& analytic,

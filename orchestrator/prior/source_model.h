@@ -1,0 +1,37 @@
+// One campaign's rows as a model of its space: what it measured, and a forest for what lies between. Pure and deterministic given the generator;
+// immutable once learned, so safe to read on many threads.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/random.h"
+#include "core/schedule/space.h"
+#include "orchestrator/strategy/forest.h"
+#include "orchestrator/strategy/strategy.h"
+
+namespace amk {
+
+// Costs are standardised logarithms, bent at the median (trend.h): campaigns of different sizes become comparable. Lower is better; a row that
+// failed counts as the median.
+class SourceModel {
+ public:
+  // `space` is referred to by the forest and must outlive the model. Empty where the rows teach nothing: fewer than four correct ones, or all alike.
+  static std::optional<SourceModel> learn(const SearchSpace& space, const std::vector<Observation>& rows, Rng& rng);
+
+  double score(const Point& point) const;
+  // The n best rows, best first; ties in the order of points, which is the same on every machine.
+  std::vector<Point> best(std::size_t n) const;
+  // Of half of the knobs that can be moved alone from the best row, such a move is among the rows. Where a search ended they are; of rows drawn by
+  // lot next to none is.
+  bool explored() const { return explored_; }
+
+ private:
+  bool explored_ = false;
+  std::unordered_map<Point, float, PointHash> exact_;
+  std::optional<Forest> forest_;
+};
+
+}  // namespace amk
