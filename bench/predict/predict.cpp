@@ -13,6 +13,7 @@
 #include "core/program/validator.h"
 #include "core/reference/reference_vm.h"
 #include "core/target/cost_model.h"
+#include "kernels/megakernel/gpu_layout.h"
 #include "kernels/megakernel/workload.h"
 #include "kernels/registry.h"
 
@@ -61,7 +62,7 @@ int main() {
     const auto& workload = dynamic_cast<const MegakernelWorkload&>(*shared);
     const ScheduleConfig config = need(workload.parse(workload.default_config()));
     const ModelSpec& spec = workload.model().spec;
-    const auto lower_once = [&] { return need(lower(spec, config, workload.lowering_target(), MegakernelWorkload::gpu_format(spec))); };
+    const auto lower_once = [&] { return need(lower(spec, config, workload.lowering_target(), gpu_format(spec.dtype))); };
     const Program program = lower_once();
     const auto part = [&](const char* metric, const auto& work) {
       print(prefix + metric, median_ms(kRepeats, CLOCK_PROCESS_CPUTIME_ID, work), "ms cpu");

@@ -123,9 +123,7 @@ Result<BuiltCandidate> GpuJudge::plan(const MegakernelWorkload& workload, const 
   own.batch = workload.batch();
   const ModelSpec& spec = workload.model().spec;
   const GpuTarget& target = workload.target();
-  const NumericFormat here = gpu_format(spec.dtype), there = MegakernelWorkload::gpu_format(spec);  // fp32 and fp16 models: not the same
-  const bool same = target.sm_count == device_.sm_count && target.smem_optin_bytes == device_.smem_optin_bytes && here.weights == there.weights &&
-                    here.activations == there.activations && here.kv == there.kv;
+  const bool same = target.sm_count == device_.sm_count && target.smem_optin_bytes == device_.smem_optin_bytes;
   if (same && own.instruction.empty()) {
     AMK_TRY(program, workload.proved_program(config, progress));
     progress.phase("build");

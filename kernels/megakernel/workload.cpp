@@ -11,6 +11,7 @@
 #include "core/reference/reference_vm.h"
 #include "core/target/cost_model.h"
 #include "kernels/megakernel/cpu_check.h"
+#include "kernels/megakernel/gpu_layout.h"
 #include "kernels/megakernel/gpu_model.h"
 #include "kernels/megakernel/tuned_configs.h"
 
@@ -69,7 +70,7 @@ Result<std::shared_ptr<const MegakernelWorkload>> MegakernelWorkload::create(con
 // default.
 Status MegakernelWorkload::fit_defaults() {
   const auto fits = [&](const ScheduleConfig& config) -> Result<bool> {
-    AMK_TRY(program, lower(ref_.spec, config, lowering_target(), gpu_format(ref_.spec)));
+    AMK_TRY(program, lower(ref_.spec, config, lowering_target(), gpu_format(ref_.spec.dtype)));
     const Status fit = check_device_fit(program, config, limits_of(target_));
     if (fit) return true;
     const std::string rule = fit.error().data.value("rule", "");
@@ -113,8 +114,6 @@ LoweringTarget MegakernelWorkload::lowering_target() const {
   out.batch = ref_.batch;
   return out;
 }
-
-NumericFormat MegakernelWorkload::gpu_format(const ModelSpec& spec) { return {spec.dtype, DType::BF16, DType::BF16}; }
 
 Status MegakernelWorkload::unchanged() const {
   if (ref_.source == ModelRef::Source::Catalogue) return {};
@@ -191,7 +190,7 @@ Result<std::shared_ptr<const Program>> MegakernelWorkload::proved_program(const 
 
 Result<std::shared_ptr<const Program>> MegakernelWorkload::prove(const ScheduleConfig& config, const Progress& progress) const {
   progress.phase("lowering");
-  AMK_TRY(program, lower(ref_.spec, config, lowering_target(), gpu_format(ref_.spec)));
+  AMK_TRY(program, lower(ref_.spec, config, lowering_target(), gpu_format(ref_.spec.dtype)));
   progress.phase("validation");
   const Validation proof = validate(program);
   if (!proof.valid()) return fail(ErrorKind::Rejected, proof.rejection->message, to_json(*proof.rejection));
@@ -240,7 +239,7 @@ Result<double> MegakernelWorkload::rank_us(const Json& canonical) const {
     const std::lock_guard lock(predicted_mutex_);
     if (const auto known = predicted_us_.find(id); known != predicted_us_.end()) return known->second;
   }
-  AMK_TRY(program, lower(ref_.spec, config, lowering_target(), gpu_format(ref_.spec)));
+  AMK_TRY(program, lower(ref_.spec, config, lowering_target(), gpu_format(ref_.spec.dtype)));
   AMK_CHECK(check_device_fit(program, config, limits_of(target_)));  // what the virtual machine refuses has no rank
   return predicted(config, id, program);
 }
@@ -252,7 +251,7 @@ Result<double> MegakernelWorkload::screen_us(const Json& canonical) const {
   if (ref_.spec.layers <= kFewLayers || config.sm_assignment == SmAssignment::Explicit) return rank_us(canonical);  // tiles named layer by layer
   ModelSpec few = ref_.spec;
   few.layers = kFewLayers;
-  AMK_TRY(program, lower(few, config, lowering_target(), gpu_format(few)));
+  AMK_TRY(program, lower(few, config, lowering_target(), gpu_format(few.dtype)));
   AMK_CHECK(check_device_fit(program, config, limits_of(target_)));
   return predict_deeper_us(program, ref_.spec.layers, config, target_, kPredictPosition);
 }

@@ -58,8 +58,6 @@ class MegakernelWorkload final : public Workload {
   const ModelRef& model() const { return ref_; }
   int batch() const { return ref_.batch; }
   LoweringTarget lowering_target() const;
-  // What runs on a GPU: bf16 KV and activations; weights as stored (fp32 checkpoints stay fp32).
-  static NumericFormat gpu_format(const ModelSpec& spec);
   Result<ScheduleConfig> parse(const Json& config) const;
   // Lowered for this GPU, proved, and planned: it fits the device. Rejected carries {"rule", "message", "witness"}, whoever refused it. The last few
   // answers are kept: a search predicts what it then judges.

@@ -44,3 +44,42 @@ TEST_CASE("the default config of every model runs on every GPU") {
   other.join();
   for (const Pair& p : pairs) CHECK_MESSAGE(p.failure.empty(), p.model << " on " << p.gpu << ": " << p.failure);
 }
+
+// fp16 overflows where real models multiply gates, so that fp16 and fp32 models have fp32 activations on a GPU, and caches of the weights' type:
+// with bf16 a program would be proved, and ranked, that no GPU runs.
+TEST_CASE("what is proved and ranked is the program that a GPU runs, whatever the weights' type") {
+  const std::filesystem::path config = std::filesystem::path(AMK_SOURCE_DIR) / "config";
+  const auto target = load_gpu_target("h200", config / "gpus");
+  REQUIRE(target.has_value());
+  const struct {
+    DType weights, activations, kv;
+  } formats[] = {{DType::BF16, DType::BF16, DType::BF16}, {DType::F16, DType::F32, DType::F16}, {DType::F32, DType::F32, DType::F32}};
+  for (const auto& format : formats) {
+    auto ref = resolve_model("smollm2-135m", ModelSources::from_environment(config));
+    REQUIRE(ref.has_value());
+    ref->spec.dtype = format.weights;
+    const auto workload = MegakernelWorkload::create(*ref, *target);
+    REQUIRE(workload.has_value());
+    const auto parsed = (*workload)->parse((*workload)->default_config());
+    REQUIRE(parsed.has_value());
+    const auto program = (*workload)->proved_program(*parsed);
+    REQUIRE(program.has_value());
+    CAPTURE(static_cast<int>(format.weights));
+    int vectors = 0, caches = 0;
+    for (const Buffer& buffer : (*program)->buffers) {
+      if (buffer.space == Space::Kv) {
+        ++caches;
+        CHECK(buffer.dtype == format.kv);
+      } else if (buffer.binding.rows_of_matrix()) {
+        CHECK(buffer.dtype == format.weights);
+      } else if (buffer.space == Space::Activation && buffer.name.ends_with(".act")) {
+        ++vectors;
+        CHECK(buffer.dtype == format.activations);
+      }
+    }
+    CHECK(vectors >= ref->spec.layers);
+    CHECK(caches >= ref->spec.layers);
+    const auto us = (*workload)->predict_us((*workload)->default_config());
+    CHECK(us.has_value());
+  }
+}
