@@ -1,6 +1,5 @@
-// bench/run replay --spaces DIR|FILE [--strategy NAME|all] [--repeats N] [--limit N] [--seed N] [--samples N] [--threads N]
-//                  [--prior FILE [--prior-rows N] [--prior-draw N]] [--plot FILE.svg]
-// For every space and strategy one JSON line a metric; evaluations that a repeat did not reach within the limit count as above it.
+// bench/run replay --spaces DIR|FILE … (options.cpp): for every space and strategy one JSON line a metric; evaluations that a repeat did not reach
+// within the limit count as above it.
 // bench/run replay --spaces DIR --siblings DRAWS [--prior-rows N] …: every space with every other of the same knobs as its prior, against none:
 // evaluations to 95% alone. Of N rows of the other, DRAWS draws by lot; without --prior-rows all of them.
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <fstream>
 #include <iostream>
 
+#include "bench/replay/options.h"
 #include "bench/replay/replay.h"
 #include "core/base/json.h"
 #include "core/base/stats.h"
@@ -19,18 +19,12 @@ using namespace amk;
 
 namespace {
 
-struct Options {
-  std::filesystem::path spaces, prior, plot;
-  std::size_t prior_rows = 0, prior_draw = 0, sibling_draws = 0;  // prior_draw 0: as --seed
-  ReplayOptions replay;
-};
-
 constexpr std::size_t kCheckpoints[] = {25, 50, 100, 200};
 
 void line(const std::string& metric, double value, const std::string& unit) {
   Json out = {{"bench", "replay"}, {"metric", metric}, {"unit", unit}};
-  out["value"] = std::isfinite(value) ? Json(value) : Json(nullptr);  // null: not reached within the limit
-  std::cout << out.dump() << "\n" << std::flush;
+  out["value"] = std::isfinite(value) ? Json(value) : Json(nullptr);                            // null: not reached within the limit
+  std::cout << out.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n" << std::flush;  // a file's name may be any bytes
 }
 
 // An order statistic: no interpolation towards infinity.
@@ -85,66 +79,13 @@ plots::Series curve(const std::string& name, const std::vector<ReplayRun>& runs)
   return s;
 }
 
-int usage(const std::string& problem) {
-  std::cerr << "replay: " << problem
-            << "\nusage: bench/run replay --spaces DIR|FILE [--strategy NAME|all] [--repeats N] [--limit N] [--seed N] [--samples N] [--threads N]\n"
-               "                        [--prior FILE [--prior-rows N] [--prior-draw N]] [--plot FILE.svg]\n"
-               "       bench/run replay --spaces DIR --siblings DRAWS [--prior-rows N] [--repeats N] [--limit N] [--seed N] [--samples N] "
-               "[--threads N]\n";
+int problem(const std::string& said) {
+  std::cerr << "replay: " << said << "\n";
   return 2;
 }
 
-// Empty: fine.
-std::string parse(int argc, char** argv, Options& o) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    if (i + 1 >= argc) return flag + " needs a value";
-    const std::string value = argv[++i];
-    if (flag == "--spaces") {
-      o.spaces = value;
-    } else if (flag == "--strategy") {
-      o.replay.strategy = value;
-    } else if (flag == "--prior") {
-      o.prior = value;
-    } else if (flag == "--plot") {
-      o.plot = value;
-    } else {
-      char* end = nullptr;
-      const long number = std::strtol(value.c_str(), &end, 10);
-      if (value.empty() || *end != 0 || number < 1 || number > 1'000'000'000) return flag + " is " + value + "; accepted: a whole number from 1";
-      if (flag == "--repeats")
-        o.replay.repeats = static_cast<int>(number);
-      else if (flag == "--limit")
-        o.replay.limit = static_cast<std::size_t>(number);
-      else if (flag == "--seed")
-        o.replay.seed = static_cast<std::uint64_t>(number);
-      else if (flag == "--samples")
-        o.replay.samples = static_cast<int>(number);
-      else if (flag == "--threads")
-        o.replay.threads = static_cast<int>(number);
-      else if (flag == "--prior-rows")
-        o.prior_rows = static_cast<std::size_t>(number);
-      else if (flag == "--prior-draw")
-        o.prior_draw = static_cast<std::size_t>(number);
-      else if (flag == "--siblings")
-        o.sibling_draws = static_cast<std::size_t>(number);
-      else
-        return "unknown option " + flag;
-    }
-  }
-  if (o.sibling_draws > 0 && (!o.prior.empty() || !o.plot.empty() || o.prior_draw > 0 || o.replay.strategy != kDefaultStrategy))
-    return "--siblings names its priors and draws itself, and is of the portfolio: neither --prior, --prior-draw, --plot nor --strategy goes with it";
-  return o.spaces.empty() ? "--spaces names a folder of recorded spaces, or one file" : "";
-}
-
 // The table of priors: what a search takes with each sibling's recording against what it takes without.
-int sibling_table(const std::vector<std::filesystem::path>& files, const Options& options) {
-  std::vector<RecordedSpace> spaces;
-  for (const auto& file : files) {
-    auto recorded = RecordedSpace::load(file);
-    if (!recorded) return usage(recorded.error().message);
-    spaces.push_back(std::move(*recorded));
-  }
+int sibling_table(const std::vector<RecordedSpace>& spaces, const ReplayCommand& options) {
   ReplayOptions replay_options = options.replay;
   replay_options.at_least = 1;
   replay_options.goal = 0.95;
@@ -182,7 +123,7 @@ int sibling_table(const std::vector<std::filesystem::path>& files, const Options
       }
     }
   }
-  if (count == 0) return usage("no two of the spaces have the same knobs");
+  if (count == 0) return problem("no two of the spaces have the same knobs");
   line("siblings/worst_ratio_to_cold", worst, "ratio");
   line("siblings/mean_ratio_to_cold", std::exp(logs / static_cast<double>(count)), "ratio");  // geometric
   line("siblings/above_1.2", static_cast<double>(hurt), "of " + std::to_string(count));
@@ -192,9 +133,9 @@ int sibling_table(const std::vector<std::filesystem::path>& files, const Options
 }  // namespace
 
 int main(int argc, char** argv) {
-  Options options;
-  options.replay.strategy = kDefaultStrategy;
-  if (const std::string problem = parse(argc, argv, options); !problem.empty()) return usage(problem);
+  const auto parsed = replay_command(argc, argv);
+  if (!parsed) return problem(parsed.error().message);
+  const ReplayCommand& options = *parsed;
   std::vector<std::filesystem::path> files;
   std::error_code code;
   if (std::filesystem::is_directory(options.spaces, code)) {
@@ -204,20 +145,24 @@ int main(int argc, char** argv) {
   } else {
     files.push_back(options.spaces);
   }
-  if (files.empty()) return usage(options.spaces.string() + " holds no .tsv file");
-  if (options.sibling_draws > 0) return sibling_table(files, options);
+  if (files.empty()) return problem(options.spaces.string() + " holds no .tsv file");
+  std::vector<RecordedSpace> spaces;  // all before any is replayed, which takes minutes
+  for (const auto& file : files) {
+    auto recorded = RecordedSpace::load(file);
+    if (!recorded) return problem(recorded.error().message);
+    spaces.push_back(std::move(*recorded));
+  }
+  if (options.sibling_draws > 0) return sibling_table(spaces, options);
   std::optional<RecordedSpace> sibling;
   if (!options.prior.empty()) {
     auto loaded = RecordedSpace::load(options.prior);
-    if (!loaded) return usage(loaded.error().message);
+    if (!loaded) return problem(loaded.error().message);
     sibling = std::move(*loaded);
   }
   const std::vector<std::string> strategies = options.replay.strategy == "all" ? strategy_names() : std::vector<std::string>{options.replay.strategy};
-  for (const auto& file : files) {
-    auto recorded = RecordedSpace::load(file);
-    if (!recorded) return usage(recorded.error().message);
+  for (const RecordedSpace& recorded : spaces) {
     plots::LineChart chart;
-    chart.title = recorded->name() + (sibling ? " with a prior from " + sibling->name() : "") + ": best so far, median and quartiles of " +
+    chart.title = recorded.name() + (sibling ? " with a prior from " + sibling->name() : "") + ": best so far, median and quartiles of " +
                   std::to_string(options.replay.repeats) + " repeats";
     chart.x_label = "evaluations";
     chart.y_label = "fraction of the optimum";
@@ -227,22 +172,22 @@ int main(int argc, char** argv) {
       replay_options.strategy = strategy;
       if (sibling) {
         replay_options.prior =
-            sibling_prior(*recorded, *sibling, options.prior_rows, options.prior_draw > 0 ? options.prior_draw : options.replay.seed);
-        if (!replay_options.prior) std::cerr << "replay: " << sibling->name() << " teaches nothing about " << recorded->name() << "\n";
+            sibling_prior(recorded, *sibling, options.prior_rows, options.prior_draw > 0 ? options.prior_draw : options.replay.seed);
+        if (!replay_options.prior) std::cerr << "replay: " << sibling->name() << " teaches nothing about " << recorded.name() << "\n";
       }
-      const auto runs = replay(*recorded, replay_options);
-      if (!runs) return usage(runs.error().message);
-      report(recorded->name() + "/" + strategy + (sibling ? "+" + sibling->name() : "") + "/", *runs);
+      const auto runs = replay(recorded, replay_options);
+      if (!runs) return problem(runs.error().message);
+      report(recorded.name() + "/" + strategy + (sibling ? "+" + sibling->name() : "") + "/", *runs);
       chart.series.push_back(curve(strategy, *runs));
     }
-    line(recorded->name() + "/false_keep_rate", false_keep_rate(*recorded), "ratio");
+    line(recorded.name() + "/false_keep_rate", false_keep_rate(recorded), "ratio");
     if (!options.plot.empty()) {
       // Several spaces, several files: the space's name goes before the extension.
       std::filesystem::path path = options.plot;
-      if (files.size() > 1) path.replace_filename(path.stem().string() + "-" + recorded->name() + path.extension().string());
+      if (files.size() > 1) path.replace_filename(path.stem().string() + "-" + recorded.name() + path.extension().string());
       std::ofstream out(path, std::ios::binary | std::ios::trunc);
       out << plots::line_chart(chart);
-      if (!out.flush()) return usage("cannot write " + path.string());
+      if (!out.flush()) return problem("cannot write " + path.string());
     }
   }
   return 0;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/replay/recorded_space.h"
+#include "bench/replay/recorded/recorded_space.h"
 #include "orchestrator/strategy/strategy.h"
 
 namespace amk {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,8 @@ struct Constraint {
 struct SearchSpace {
   std::vector<Knob> knobs;
   std::vector<Constraint> constraints;
+  // Every point that the constraints allow, where somebody knows them all and they are too few among the combinations to be met by lot. Else null.
+  std::shared_ptr<const std::vector<Point>> listed;
 
   Point default_point() const;
   bool in_range(const Point& point) const;

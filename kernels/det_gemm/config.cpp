@@ -1,5 +1,6 @@
 #include "kernels/det_gemm/config.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <span>
@@ -197,10 +198,37 @@ SearchSpace knob_space(const Config& defaults) {
   return space;
 }
 
-Config config_of(const SearchSpace& space, const Point& point) {
+Config config_of(const SearchSpace& space, const Point& point) { return ConfigReader(space)(point); }
+
+ConfigReader::ConfigReader(const SearchSpace& space) {
+  for (const Knob& knob : space.knobs) {
+    std::vector<Setting> choices;
+    for (const Json& choice : knob.choices) choices.push_back(setting(knob.name, choice));
+    settings_.push_back(std::move(choices));
+  }
+}
+
+// A space's own choices are choices of a knob.
+ConfigReader::Setting ConfigReader::setting(std::string_view name, const Json& choice) {
+  for (const IntKnob& knob : kIntKnobs)
+    if (knob.name == name) return {.number = knob.field, .value = choice.get<int>()};
+  for (const BoolKnob& knob : kBoolKnobs)
+    if (knob.name == name) return {.flag = knob.field, .value = choice.get<bool>()};
+  for (const NameKnob& knob : kNameKnobs)
+    if (knob.name == name)
+      return {.name = knob.set,
+              .value =
+                  static_cast<int>(std::find(knob.choices.begin(), knob.choices.end(), choice.get_ref<const std::string&>()) - knob.choices.begin())};
+  return {};
+}
+
+Config ConfigReader::operator()(const Point& point) const {
   Config config;
-  for (std::size_t i = 0; i < space.knobs.size() && i < point.size(); ++i) {
-    (void)set_field(config, space.knobs[i].name, space.knobs[i].choices[point[i]]);  // a space's own choices always parse
+  for (std::size_t k = 0; k < settings_.size() && k < point.size(); ++k) {
+    const Setting& s = settings_[k][point[k]];
+    if (s.number != nullptr) config.*s.number = s.value;
+    if (s.flag != nullptr) config.*s.flag = s.value != 0;
+    if (s.name != nullptr) s.name(config, static_cast<std::size_t>(s.value));
   }
   return config;
 }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/schedule/space.h"
@@ -54,6 +56,26 @@ Json to_json(const Config& config);  // canonical: every key present
 // are choices.
 SearchSpace knob_space(const Config& defaults);
 Config config_of(const SearchSpace& space, const Point& point);
+
+// The same for many points of one space: names and values are looked up once. A search asks the rules about hundreds of thousands of points an
+// evaluation.
+class ConfigReader {
+ public:
+  explicit ConfigReader(const SearchSpace& space);
+  Config operator()(const Point& point) const;
+
+ private:
+  // One of the three is set.
+  struct Setting {
+    int Config::*number = nullptr;
+    bool Config::*flag = nullptr;
+    void (*name)(Config&, std::size_t) = nullptr;
+    int value = 0;
+  };
+  static Setting setting(std::string_view knob, const Json& choice);
+  std::vector<std::vector<Setting>> settings_;  // [knob][choice]
+};
+
 Result<Point> point_of(const SearchSpace& space, const Config& config);
 
 }  // namespace amk::det_gemm

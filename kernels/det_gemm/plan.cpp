@@ -1,6 +1,7 @@
 #include "kernels/det_gemm/plan.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "core/base/integer.h"
 #include "kernels/det_gemm/device/raster.cuh"
@@ -244,10 +245,10 @@ SearchSpace space_of(const Canonical& shape, const Storage& storage, const GpuTa
     std::erase_if(knob.choices, [&](const Json& choice) { return choice != chosen && !choice_can_serve(input, knob.name, choice); });
     knob.default_index = static_cast<std::size_t>(std::find(knob.choices.begin(), knob.choices.end(), chosen) - knob.choices.begin());
   }
-  const SearchSpace knobs = space;  // constraints translate points with their own copy of the choices
+  const auto config_at = std::make_shared<const ConfigReader>(space);
   for (const Rule& rule : rules()) {
     space.constraints.push_back({rule.name, rule.reason, [=, holds = rule.holds](const Point& point) {
-                                   const Config config = config_of(knobs, point);
+                                   const Config config = (*config_at)(point);
                                    return holds({shape, storage, config, target});
                                  }});
   }

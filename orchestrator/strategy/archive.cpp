@@ -54,6 +54,7 @@ std::vector<const Point*> Archive::pending() const {
 }
 
 std::optional<Point> Archive::random_valid(Rng& rng, int tries) const {
+  if (space_.listed) return space_.listed->empty() ? std::nullopt : std::optional((*space_.listed)[rng.below(space_.listed->size())]);
   Point point(space_.knobs.size());
   for (int t = 0; t < tries; ++t) {
     for (std::size_t k = 0; k < point.size(); ++k) point[k] = static_cast<std::uint16_t>(rng.below(space_.knobs[k].choices.size()));
@@ -72,6 +73,10 @@ std::optional<Point> Archive::random_fresh(Rng& rng, int tries) const {
 }
 
 std::optional<Point> Archive::first_fresh() const {
+  if (space_.listed) {
+    const auto fresh = std::find_if(space_.listed->begin(), space_.listed->end(), [this](const Point& p) { return !known(p); });
+    return fresh == space_.listed->end() ? std::nullopt : std::optional(*fresh);
+  }
   constexpr std::int64_t kWalkLimit = 4'000'000;
   Point point(space_.knobs.size(), 0);
   for (std::int64_t step = 0; step < kWalkLimit; ++step) {

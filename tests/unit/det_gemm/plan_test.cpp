@@ -159,7 +159,9 @@ TEST_CASE("every plan's tiles cover the output exactly once, whatever the grid")
     const SearchSpace& space = spaces[rng.below(4) == 0];
     Point point;
     for (const Knob& knob : space.knobs) point.push_back(static_cast<std::uint16_t>(rng.below(knob.choices.size())));
-    const auto plan = make_plan(shape, dense_storage(shape), config_of(space, point), hopper());
+    const Config config = config_of(space, point);
+    if (attempt < 200) REQUIRE(*point_of(space, config) == point);  // also of choices that not every space has
+    const auto plan = make_plan(shape, dense_storage(shape), config, hopper());
     if (!plan) continue;
     ++plans;
     const std::int64_t blocks = plan->cluster * (1 + static_cast<std::int64_t>(rng.below(20)));

@@ -1,8 +1,10 @@
 // An exhaustively measured tuning space, replayed with its noise. File: tab-separated; parameter columns, then status ("ok" or what
 // went wrong), then runtimes_ms (comma-separated samples). A combination without a row breaks a static rule of the recorded program.
+// What a file has wrong is told by line and field (table.h).
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,11 +31,12 @@ class RecordedSpace {
   const std::vector<std::vector<double>>& samples() const { return samples_; }
 
  private:
-  std::int32_t row_of(const Point& point) const;
+  class Rows;
+  std::size_t row_of(const Point& point) const;
 
   std::string name_;
   SearchSpace space_;
-  std::vector<std::int32_t> row_by_index_;  // mixed-radix index of the point -> row, -1: no row
+  std::shared_ptr<const Rows> rows_;
   std::vector<std::vector<double>> samples_;
   std::vector<double> medians_;  // NaN: failed
   std::vector<Point> points_;
