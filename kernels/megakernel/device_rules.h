@@ -23,7 +23,7 @@ std::vector<TaskId> signals_of_steps(const Program& program, const ScheduleConfi
 
 // Numbers that the rules share with the plan.
 constexpr int kBatchUnitsMax = 16;                // device/base.cuh
-constexpr int kMostSums = 4;                      // device/slices.cuh: sums of one residual, as attention_o leaves them
-constexpr int kSliceBlocks = 4, kSliceRows = 32;  // device/slices.cuh: of a warp; of a group
+constexpr int kMostSums = 4;                      // device/slice_task.cuh: sums of one residual, as attention_o leaves them
+constexpr int kSliceBlocks = 4, kSliceRows = 32;  // device/slice_task.cuh: of a warp; of a group
 
 }  // namespace amk

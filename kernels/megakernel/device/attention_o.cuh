@@ -1,5 +1,5 @@
-// Attention of one kv head over all positions, in every multiprocessor that multiplies rows of O by it (slices.cuh, attention_o): its result stays in
-// the block. What is not needed for latency is left out: code that runs once a layer is paid for by its length.
+// Attention of one kv head over all positions, in every multiprocessor that multiplies rows of O by it (slices.cuh): its result stays in the block.
+// What is not needed for latency is left out: code that runs once a layer is paid for by its length.
 //
 // All rows are read from shared memory, where they come ahead of the task in chunks of kStagedRows positions, the newest chunk while the tasks before
 // are done, older ones in turn. One warp looks for the queries and this step's row of keys and values and puts them there too: where a hundred
@@ -7,6 +7,7 @@
 #pragma once
 
 #include "attention_slices.cuh"
+#include "slice_unit_end.cuh"
 
 namespace amk_vm {
 
@@ -236,6 +237,78 @@ __device__ __forceinline__ void attend_head(const Block& block, const Params& p,
     const float inverse = __fdividef(1.0f, merged.total);
     vector[i / 8 * 8 + i % 2 * 4 + i % 8 / 2] = pack_pair<kWeightType>(merged.a * inverse, merged.b * inverse);
   }
+}
+
+// Attention of a kv head, over all positions, and the task's rows of the head's columns of O. The warps' records become the head's vector, in the
+// order in which products take it; then a warp a unit, the last ones first, multiplies, and publishes. Two barriers a task: what lies between warps
+// needs no second place.
+struct HeadWeights {
+  uint4 piece[kHeadBlocks * 2];
+  static __device__ __forceinline__ const u8* of_unit(const Params& p, const TaskDesc& task, u32 unit, u32 lane) {
+    return p.weights + static_cast<u64>(task.weight) * 16 + unit * (kQBlocks * 1024) + lane * 16;
+  }
+  // What a lane brings to shared memory is its own: nobody else waits for it.
+  static __device__ __forceinline__ void bring(const u8* from, u32 to) {
+#pragma unroll
+    for (u32 i = 0; i < kHeadBlocks * 2; ++i) async_copy16(to + i * 512, from + i * 512);
+  }
+  __device__ __forceinline__ void take(u32 from) {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#pragma unroll
+    for (u32 i = 0; i < kHeadBlocks * 2; ++i) piece[i] = load_shared16(from + i * 512);
+  }
+};
+__device__ __forceinline__ bool attention_o(const Block& block, const Params& p, u32 index, u32 count, Turn& turn) {
+  const TaskDesc& task = block.task(index);
+  const u32 warp = thread_index() / 32, lane = thread_index() % 32;
+  const u32 units = (task.row_end - task.row_begin) / kUnit;
+  u32 unit = kConsumerWarps - 1 - warp;
+  const u32 weights_at = shared_address(block.act()) + kHeadWeightsAt + unit * (kHeadBlocks * 1024) + lane * 16;
+  const auto bring = [&] {
+    if (unit < units) HeadWeights::bring(HeadWeights::of_unit(p, task, unit, lane), weights_at);
+  };
+  UnitEnd end;
+  const auto prepare = [&] {
+    if (unit >= units) return;
+    GemvTask as_gemv(block, p, index);
+    as_gemv.matrix = kO;
+    end.prepare(block, p, as_gemv, unit, lane);
+  };
+  bring();
+  prepare();
+  attend_head(block, p, task, index, turn);
+  turn.say(block);
+  turn.meet();
+  trace_mark(p, index, kMarkReduced, thread_index() == 0);
+#pragma unroll 1
+  while (unit < units) {
+    HeadWeights weights;
+    weights.take(weights_at);
+    float c[2 * kHeadBlocks][4];
+#pragma unroll
+    for (u32 j = 0; j < kHeadBlocks; ++j) {
+      const uint4 b = load_shared16(shared_address(head_vector(block) + j * 32 + lane % 4 * 8 + lane / 4 % 2 * 4));
+      const uint4 low = weights.piece[j * 2], high = weights.piece[j * 2 + 1];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) c[j * 2][i] = c[j * 2 + 1][i] = 0.0f;
+      mma16816(c[j * 2], low.x, low.y, low.z, low.w, b.x, b.y);
+      mma16816(c[j * 2 + 1], high.x, high.y, high.z, high.w, b.z, b.w);
+    }
+    float sum = 0.0f;
+#pragma unroll
+    for (u32 j = 0; j < kHeadBlocks; ++j) sum += (c[j * 2][0] + c[j * 2 + 1][0]) + (c[j * 2][3] + c[j * 2 + 1][3]);
+    end.kind = UnitEnd::kResidual;
+    end.finish(block, p, index, __shfl_sync(0xffffffffu, sum, lane % kUnit * 4));
+    __syncwarp();
+    unit += kConsumerWarps;
+    bring();
+    prepare();
+  }
+  trace_mark(p, index, kMarkPublished, warp == kConsumerWarps - 1 && lane == 0);
+  const bool stays = turn.stays(block);
+  if (stays && thread_index() == 0) stage_ahead(block, p, index + 1, count);
+  __syncwarp();
+  return stays;
 }
 
 }  // namespace amk_vm
