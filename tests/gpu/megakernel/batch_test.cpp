@@ -3,26 +3,18 @@
 #include <functional>
 
 #include "core/base/json.h"
-#include "core/base/random.h"
 #include "core/model/load.h"
 #include "kernels/megakernel/checked_run.h"
 #include "tests/gpu/megakernel/build_all.h"
-#include "tests/gpu/megakernel/checks.h"
+#include "tests/gpu/megakernel/runs.h"
 
 namespace amk::gpu_test {
 namespace {
 
-const char* kCombined =
-    R"({"fusion_grouping":[["norm","qkv","rope","kv_append"],["attention"],["combine","o_proj","add"],["norm","gate_up","silu_mul"],["down","add"],["norm","lm_head","argmax"]]})";
-
 std::vector<SequenceRun> draw(const ModelSpec& spec, int batch, int tokens) {
   std::vector<SequenceRun> out;
-  for (int s = 0; s < batch; ++s) {
-    Rng rng(500 + static_cast<std::uint64_t>(s));
-    SequenceRun& run = out.emplace_back();
-    for (int i = 0; i < tokens; ++i) run.tokens.push_back(static_cast<int>(rng.below(static_cast<std::uint64_t>(spec.vocab))));
-    run.delay = 7 * s % 11 + 3 * s;  // unequal positions, in no order
-  }
+  for (int s = 0; s < batch; ++s)  // unequal positions, in no order
+    out.push_back({gpu_test::draw(spec, tokens, 500 + static_cast<std::uint64_t>(s)), {}, 7 * s % 11 + 3 * s});
   return out;
 }
 
@@ -39,8 +31,7 @@ Result<int> equal_positions(GpuModel& model, DeviceProgram& alone, const std::ve
 Result<DeviceProgram> program_of(GpuModel& model, const ScheduleConfig& config, int batch) {
   PlanOptions options;
   options.batch = batch;
-  AMK_TRY(built, model.build(config, options));
-  return model.load(built);
+  return gpu_test::program_of(model, config, options);
 }
 
 void compare(GpuModel& model, const ScheduleConfig& config, int batch, int tokens, const std::string& name, Checks& checks) {
@@ -64,9 +55,7 @@ void compare(GpuModel& model, const ScheduleConfig& config, int batch, int token
   if (!checks.check(equal, name + " runs alone")) return;
   checks.check(*equal == batch * tokens,
                name + ": " + std::to_string(*equal) + " of " + std::to_string(batch * tokens) + " positions have the bits that they have alone");
-  const auto guards = model.sequence().damaged_guards(model.stream());
-  const auto more = together->damaged_guards(model.stream());
-  checks.check(guards && more && *guards + *more == 0, name + " keeps to its buffers");
+  checks.check(keeps_to_buffers(model, *together), name + " keeps to its buffers");
 }
 
 // A model whose O and down are wide enough that eight warps take their vectors directly (device/gemv.cuh): two layers, `segs` segments of down a
@@ -110,9 +99,7 @@ void build_all(const GpuModel& model, const std::vector<ScheduleConfig>& configs
 void test_wide(const Bench& bench, Checks& checks) {
   const auto combined = [](int kv_block, const char* publish, int ring = 131072, int max_splits = 0) {
     return R"({"smem_bytes_per_block":)" + std::to_string(ring) + std::string(R"(,"tiling":{"attention":{"kv_block":)") + std::to_string(kv_block) +
-           R"(,"max_splits":)" + std::to_string(max_splits) +
-           R"(}},"fusion_grouping":[["norm","qkv","rope","kv_append"],["attention"],["combine","o_proj","add"],["norm","gate_up","silu_mul"],["down","add"],["norm","lm_head","argmax"]],"kernel_knobs":{"publish":")" +
-           publish + R"("}})";
+           R"(,"max_splits":)" + std::to_string(max_splits) + "}}," + kCombineInO + R"(,"kernel_knobs":{"publish":")" + publish + R"("}})";
   };
   const std::pair<const char*, std::string> configs[] = {
       {"merged by O", combined(64, "confirmed")},  // up to six splits, three of a task
@@ -201,7 +188,7 @@ void test_mixed_up(const Bench& bench, Checks& checks) {
 }  // namespace
 
 void test_batch(const Bench& bench, Checks& checks) {
-  const std::pair<const char*, const char*> configs[] = {
+  const std::pair<const char*, std::string> configs[] = {
       {"default", R"({"smem_bytes_per_block":98304})"},
       {"combine in o_proj", kCombined},
       {"unfused", R"({"smem_bytes_per_block":98304,"fusion_grouping":[]})"},
@@ -260,9 +247,7 @@ void few_steps_of_three(const Bench& bench, Checks& checks, const PlanOptions& o
   const auto few_steps = [&](GpuModel& model, const std::string& text) {
     const auto config = config_of(text);
     if (!checks.check(config, text)) return;
-    const auto built = model.build(*config, options);
-    if (!checks.check(built, text)) return;
-    auto program = model.load(*built);
+    auto program = gpu_test::program_of(model, *config, options);
     if (!checks.check(program, text)) return;
     program->set_budget_us(60e6);
     const auto run = run_checked_batch(model, *program, std::vector<SequenceRun>{{{1, 5, 9}, {}, 0}, {{4, 2, 8}, {}, 1}, {{7, 7, 3}, {}, 0}});
@@ -277,7 +262,8 @@ void few_steps_of_three(const Bench& bench, Checks& checks, const PlanOptions& o
   for (const int hidden : {256, kFinishedBySpareWarps}) {  // vectors in registers, where the device can
     auto wide = open_wide(bench, 128, 3, hidden, 64, 1);
     if (!checks.check(wide, "wide opens for three sequences")) return;
-    for (const char* text : {R"({"smem_bytes_per_block":98304,"kernel_knobs":{"publish":"confirmed"}})", kCombined}) few_steps(**wide, text);
+    for (const std::string& text : {std::string(R"({"smem_bytes_per_block":98304,"kernel_knobs":{"publish":"confirmed"}})"), kCombined})
+      few_steps(**wide, text);
   }
 }
 
@@ -285,10 +271,6 @@ void few_steps_of_three(const Bench& bench, Checks& checks, const PlanOptions& o
 
 void test_sanitize_batch(const Bench& bench, Checks& checks) { few_steps_of_three(bench, checks, {}); }
 
-void test_racecheck_batch(const Bench& bench, Checks& checks) {
-  PlanOptions options;
-  options.full_barriers = true;
-  few_steps_of_three(bench, checks, options);
-}
+void test_racecheck_batch(const Bench& bench, Checks& checks) { few_steps_of_three(bench, checks, full_barriers()); }
 
 }  // namespace amk::gpu_test

@@ -4,15 +4,48 @@
 #include <atomic>
 #include <thread>
 
-namespace amk::gpu_test {
+#include "kernels/evaluator/build_cache.h"
 
-void build_all(const GpuModel& model, const std::vector<Build>& builds) {
+namespace amk::gpu_test {
+namespace {
+
+template <class Work>
+void on_all_cores(std::size_t count, const Work& work) {
   std::atomic<std::size_t> next{0};
   std::vector<std::jthread> threads;
   for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t)
     threads.emplace_back([&] {
-      for (std::size_t i = next++; i < builds.size(); i = next++) (void)model.build(builds[i].config, builds[i].options);
+      for (std::size_t i = next++; i < count; i = next++) work(i);
     });
+}
+
+}  // namespace
+
+void build_all(const GpuModel& model, const std::vector<Build>& builds) {
+  on_all_cores(builds.size(), [&](std::size_t i) { (void)model.build(builds[i].config, builds[i].options); });
+}
+
+std::vector<std::optional<BuiltCandidate>> build_changed(const Bench& bench, std::span<const ChangedLine> lines,
+                                                         const std::function<const BuiltCandidate&(const ChangedLine&)>& base, Checks& checks) {
+  std::vector<std::optional<BuiltCandidate>> out(lines.size());
+  const auto compiler = NvrtcCompiler::open();
+  const auto cache = BuildCache::open(bench.cache);
+  if (!checks.check(compiler, "compiler") || !checks.check(cache, "cache")) return out;
+  std::vector<Result<BuildCache::Built>> made(lines.size(), fail(ErrorKind::InvalidArgument, "the source has no such line"));
+  on_all_cores(lines.size(), [&](std::size_t i) {
+    BuiltCandidate candidate = base(lines[i]);
+    if (change(candidate.plan.request, lines[i])) {
+      made[i] = cache->build(*compiler, candidate.plan.request);
+      out[i] = std::move(candidate);
+    }
+  });
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (checks.check(made[i], std::string("builds: ") + lines[i].name))
+      out[i]->kernel = std::move(made[i]->kernel);
+    else
+      out[i].reset();
+  }
+  return out;
 }
 
 }  // namespace amk::gpu_test

@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/random.h"
-#include "kernels/evaluator/build_cache.h"
 #include "kernels/megakernel/checked_run.h"
 #include "tests/gpu/megakernel/build_all.h"
-#include "tests/gpu/megakernel/checks.h"
+#include "tests/gpu/megakernel/runs.h"
 
 namespace amk::gpu_test {
 namespace {
-
-const std::string kFused =
-    R"("fusion_grouping":[["norm","qkv","rope","kv_append"],["attention"],["combine","o_proj","add"],["norm","gate_up","silu_mul"],["down","add"],["norm","lm_head","argmax"]])";
 
 ScheduleConfig with_path(ScheduleConfig config, KvPath path) {
   config.kernel.kv_path = path;
@@ -25,24 +20,6 @@ PlanOptions from_row(int row, int batch = 0) {
   options.cache_ring_from = row;
   options.batch = batch;
   return options;
-}
-
-Result<DeviceProgram> program_of(GpuModel& model, const ScheduleConfig& config, const PlanOptions& options = {}) {
-  AMK_TRY(built, model.build(config, options));
-  return model.load(built);
-}
-
-std::vector<int> draw(const ModelSpec& spec, int count, std::uint64_t seed) {
-  Rng rng(seed);
-  std::vector<int> tokens;
-  for (int i = 0; i < count; ++i) tokens.push_back(static_cast<int>(rng.below(static_cast<std::uint64_t>(spec.vocab))));
-  return tokens;
-}
-
-bool keeps_to_buffers(const GpuModel& model, const DeviceProgram& program) {
-  const auto guards = model.sequence().damaged_guards(model.stream());
-  const auto more = program.damaged_guards(model.stream());
-  return guards && more && *guards + *more == 0;
 }
 
 // A text by the warps' own loads and, twice, through the ring. `reference`: also against the oracle.
@@ -110,59 +87,38 @@ void compare_batch(GpuModel& model, const ScheduleConfig& config, int batch, int
   checks.check(keeps_to_buffers(model, *together), name + " keeps to its buffers");
 }
 
-// Kernels that bring other rows than the consumers take, or take them wrongly: none may look right. (As many as they take: consumers do not keep the
-// time, and would wait for what never comes.)
+// None of them may look right.
 void test_wrong_rows(const Bench& bench, GpuModel& model, Checks& checks) {
-  const auto compiler = NvrtcCompiler::open();
-  const auto cache = BuildCache::open(bench.cache);
   // Two groups of 32 rows to a block.
   const auto config = config_of(R"({"smem_bytes_per_block":98304,"kernel_knobs":{"chunk_bytes":4096,"cols_per_warp":128}})");
   if (!checks.check(config, "config")) return;
   auto one = program_of(model, *config);
   const auto built = model.build(with_path(*config, KvPath::Ring), from_row(1));
-  if (!checks.check(compiler, "compiler") || !checks.check(cache, "cache") || !checks.check(one, "own loads") || !checks.check(built, "ring")) return;
-  struct Change {
-    const char *name, *file, *from, *to;
-  };
-  const Change changes[] = {
-      {"nothing", "ring.cuh", "", ""},
-      {"groups from the oldest on", "ring.cuh", "for (u32 g = groups.end; g-- > groups.begin;)", "for (u32 g = groups.begin; g < groups.end; ++g)"},
-      {"keys in the place of values", "ring.cuh", "from + static_cast<u64>(kKvHeads) * kMaxSeq * kCacheRowBytes", "from"},
-      {"pieces stored in their plain order", "cache.cuh", "dim ^= cache_swizzle(kHeadDim, position) * 8;", ""},
-  };
+  if (!checks.check(one, "own loads") || !checks.check(built, "ring")) return;
   const std::vector<int> tokens = draw(model.spec(), 200, 12);
   const auto expected = run_checked(model, *one, tokens, {});
   if (!checks.check(expected, "own loads run")) return;
-  for (const Change& change : changes) {
-    const std::string name = change.name;
-    BuiltCandidate candidate = *built;
-    const std::string_view from = change.from;
-    bool replaced = from.empty();
-    for (auto& [file, text] : candidate.plan.request.headers) {
-      const std::size_t at = from.empty() || file != change.file ? std::string::npos : text.find(from);
-      if (at == std::string::npos) continue;
-      text.replace(at, from.size(), change.to);
-      replaced = true;
-    }
-    if (!checks.check(replaced, "the source has the line of: " + name)) continue;
-    auto made = cache->build(*compiler, candidate.plan.request);
-    if (!checks.check(made, "builds: " + name)) continue;
-    candidate.kernel = std::move(made->kernel);
-    auto program = model.load(candidate);
+  const auto lines = changed_ring_rows();
+  const auto changed = build_changed(
+      bench, lines, [&](const ChangedLine&) -> const BuiltCandidate& { return *built; }, checks);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string name = lines[i].name;
+    if (!changed[i]) continue;
+    auto program = model.load(*changed[i]);
     if (!checks.check(program, "loads: " + name)) continue;
     program->set_budget_us(500'000);
     const auto run = run_checked(model, *program, tokens, {});
     const bool good = run && run->hashes == expected->hashes && run->unwritten == 0;
-    checks.check(good == from.empty(), (from.empty() ? "unharmed: " : "noticed: ") + name);
+    checks.check(good == lines[i].nothing(), (lines[i].nothing() ? "unharmed: " : "noticed: ") + name);
   }
 }
 
 const std::pair<const char*, std::string> kConfigs[] = {
     {"default", "{}"},
     {"combine in o_proj, confirmed, blocks of 128",
-     R"({"tiling":{"attention":{"kv_block":128}},"kernel_knobs":{"publish":"confirmed"},)" + kFused + "}"},
+     R"({"tiling":{"attention":{"kv_block":128}},"kernel_knobs":{"publish":"confirmed"},)" + kCombineInO + "}"},
     {"blocks of 512", R"({"tiling":{"attention":{"kv_block":512}}})"},
-    {"blocks of 256, flagged", R"({"tiling":{"attention":{"kv_block":256}},"kernel_knobs":{"publish":"flagged"},)" + kFused + "}"},
+    {"blocks of 256, flagged", R"({"tiling":{"attention":{"kv_block":256}},"kernel_knobs":{"publish":"flagged"},)" + kCombineInO + "}"},
     {"128 threads, blocks of 512", R"({"threads_per_block":128,"tiling":{"attention":{"kv_block":512}}})"},
     {"544 threads, counters per head", R"({"threads_per_block":544,"kernel_knobs":{"counters":"kv_head","cols_per_warp":128}})"},
     {"cp.async", R"({"kernel_knobs":{"cpasync":true}})"},

@@ -1,38 +1,19 @@
 // Several steps in one launch: every one to the bit as the config's program of one step a launch makes it, with a given text and with the token fed
 // back on the device; and kernels that get an order between steps wrong, all noticed.
 #include <algorithm>
-#include <atomic>
 #include <functional>
-#include <thread>
 
 #include "core/base/json.h"
-#include "core/base/random.h"
 #include "kernels/megakernel/checked_run.h"
 #include "tests/gpu/megakernel/build_all.h"
-#include "tests/gpu/megakernel/checks.h"
+#include "tests/gpu/megakernel/runs.h"
 
 namespace amk::gpu_test {
 namespace {
 
-const char* kCombined =
-    R"({"fusion_grouping":[["norm","qkv","rope","kv_append"],["attention"],["combine","o_proj","add"],["norm","gate_up","silu_mul"],["down","add"],["norm","lm_head","argmax"]]})";
-const char* kRowMajor = R"({"kernel_knobs":{"gemv_path":"fma","weight_layout":"row"}})";
-
 ScheduleConfig with_steps(ScheduleConfig config, int steps) {
   config.kernel.tokens_per_launch = steps;
   return config;
-}
-
-std::vector<int> draw(const ModelSpec& spec, int count, std::uint64_t seed) {
-  Rng rng(seed);
-  std::vector<int> tokens;
-  for (int i = 0; i < count; ++i) tokens.push_back(static_cast<int>(rng.below(static_cast<std::uint64_t>(spec.vocab))));
-  return tokens;
-}
-
-Result<DeviceProgram> program_of(GpuModel& model, const ScheduleConfig& config, const PlanOptions& options = {}) {
-  AMK_TRY(built, model.build(config, options));
-  return model.load(built);
 }
 
 // Of each config the kernel of one step and the one of several, into the build cache.
@@ -66,9 +47,7 @@ void compare(GpuModel& model, const ScheduleConfig& config, const std::vector<in
       const auto told = run_checked(model, *one, free->tokens[0], {});
       checks.check(told && told->hashes == free->hashes[0], label + ": tokens fed back have the bits of the same text, by one step a launch");
     }
-    const auto guards = model.sequence().damaged_guards(model.stream());
-    const auto more = several->damaged_guards(model.stream());
-    checks.check(guards && more && *guards + *more == 0, label + " keeps to its buffers");
+    checks.check(keeps_to_buffers(model, *several), label + " keeps to its buffers");
   }
 }
 
@@ -131,70 +110,25 @@ void test_hang(GpuModel& model, Checks& checks) {
 }
 
 void test_wrong_order(const Bench& bench, GpuModel& model, Checks& checks) {
-  const auto compiler = NvrtcCompiler::open();
-  const auto cache = BuildCache::open(bench.cache);
-  if (!checks.check(compiler, "compiler") || !checks.check(cache, "cache")) return;
   const auto combined = config_of(kCombined);
   ScheduleConfig flagged = combined ? *combined : ScheduleConfig{};
   flagged.kernel.publish = Publish::Flagged;
   flagged.page_allocation = PageAllocation::None;  // on shared pages another instruction's tags give away what is a step old
-  struct Change {
-    const char *name, *file, *from, *to;
-    bool of_flagged = false;
-  };
-  const Change changes[] = {
-      {"nothing", "block.cuh", "", ""},
-      {"nothing, flagged", "block.cuh", "", "", true},
-      {"the first step's position in all", "base.cuh", "p.positions[seq] + static_cast<int>(step)", "p.positions[seq]"},
-      {"the first step's epoch in all", "block.cuh", "static_cast<int>(step_word<kStepEpoch>()) : p.epoch", "p.epoch : p.epoch"},
-      {"the first step's tags in all", "base.cuh", "return tag_base_now();", "return p.tag_base;", true},
-      {"one RoPE row for all steps", "block.cuh", "(kPersistent ? step_now() % 2 * kBatch : 0)", "0"},
-      {"every step's logits in the first row", "base.cuh", "step_now() * p.step_rows + seq", "seq"},
-      {"the argmax written nowhere", "elementwise.cuh", "if (next >= p.given[seq])", "if (next < 0)"},
-      {"the argmax over the given text", "elementwise.cuh", "if (next >= p.given[seq])", "if (next > 0)"},
-      {"a step that begins without the argmax", "vm.cu", "const u32 count = __ldg(&queue.step_count);", "const u32 count = 0;"},
-  };
   const auto plain = model.build(with_steps({}, 8)), tagged = model.build(with_steps(flagged, 8));
   auto one = program_of(model, {}), one_flagged = program_of(model, flagged);
   if (!checks.check(plain, "plain builds") || !checks.check(tagged, "flagged builds") || !checks.check(one, "one step") ||
       !checks.check(one_flagged, "one step, flagged"))
     return;
-  std::vector<BuiltCandidate> candidates;
-  std::vector<char> replaced;
-  for (const Change& change : changes) {
-    BuiltCandidate& candidate = candidates.emplace_back(change.of_flagged ? *tagged : *plain);
-    const std::string_view from = change.from;
-    replaced.push_back(from.empty() ? 1 : 0);
-    const auto replace = [&](std::string& text) {
-      const std::size_t at = from.empty() ? std::string::npos : text.find(from);
-      if (at == std::string::npos) return;
-      text.replace(at, from.size(), change.to);
-      replaced.back() = 1;
-    };
-    if (change.file == std::string("vm.cu")) replace(candidate.plan.request.source);
-    for (auto& [name, text] : candidate.plan.request.headers)
-      if (name == change.file) replace(text);
-  }
-  std::atomic<std::size_t> next{0};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&] {
-      for (std::size_t i = next++; i < candidates.size(); i = next++) {
-        auto made = cache->build(*compiler, candidates[i].plan.request);
-        if (made)
-          candidates[i].kernel = std::move(made->kernel);
-        else
-          candidates[i].kernel.cubin.clear();
-      }
-    });
-  for (auto& thread : threads) thread.join();
+  const auto lines = changed_steps();
+  const auto changed = build_changed(
+      bench, lines, [&](const ChangedLine& line) -> const BuiltCandidate& { return line.of_flagged ? *tagged : *plain; }, checks);
   const std::vector<int> tokens = draw(model.spec(), 40, 12);
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const Change& change = changes[i];
-    const std::string name = change.name;
-    DeviceProgram& reference = change.of_flagged ? *one_flagged : *one;
-    if (!checks.check(replaced[i] != 0, "the source has the line of: " + name)) continue;
-    auto program = model.load(candidates[i]);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const ChangedLine& line = lines[i];
+    const std::string name = line.name;
+    DeviceProgram& reference = line.of_flagged ? *one_flagged : *one;
+    if (!changed[i]) continue;
+    auto program = model.load(*changed[i]);
     if (!checks.check(program, "loads: " + name)) continue;
     program->set_budget_us(500'000);
     const auto expected = run_checked(model, reference, tokens, {});
@@ -206,7 +140,7 @@ void test_wrong_order(const Bench& bench, GpuModel& model, Checks& checks) {
       const auto told = free ? run_checked(model, reference, free->tokens[0], {}) : Result<CheckedRun>(CheckedRun{});
       good = free && told && free->followed && told->hashes == free->hashes[0];
     }
-    checks.check(good == (change.from[0] == '\0'), (change.from[0] == '\0' ? "unharmed: " : "noticed: ") + name);
+    checks.check(good == line.nothing(), (line.nothing() ? "unharmed: " : "noticed: ") + name);
   }
 }
 
@@ -266,7 +200,7 @@ void test_steps(const Bench& bench, Checks& checks) {
     build_all(**model, {*config});
     compare(**model, *config, {2, 4, 8, 16, 32}, 70, std::filesystem::path(path).filename().string(), checks);
   }
-  const std::pair<const char*, const char*> configs[] = {
+  const std::pair<const char*, std::string> configs[] = {
       {"default", "{}"},
       {"unfused", R"({"fusion_grouping":[]})"},
       {"combine in o_proj", kCombined},
@@ -378,16 +312,8 @@ void test_sanitize_steps(const Bench& bench, Checks& checks) {
   few_steps_of_three_in_a_launch(bench, checks, {});
 }
 
-void test_racecheck_steps(const Bench& bench, Checks& checks) {
-  PlanOptions options;
-  options.full_barriers = true;
-  few_steps_in_a_launch(bench, checks, options);
-}
+void test_racecheck_steps(const Bench& bench, Checks& checks) { few_steps_in_a_launch(bench, checks, full_barriers()); }
 
-void test_racecheck_steps_batch(const Bench& bench, Checks& checks) {
-  PlanOptions options;
-  options.full_barriers = true;
-  few_steps_of_three_in_a_launch(bench, checks, options);
-}
+void test_racecheck_steps_batch(const Bench& bench, Checks& checks) { few_steps_of_three_in_a_launch(bench, checks, full_barriers()); }
 
 }  // namespace amk::gpu_test
