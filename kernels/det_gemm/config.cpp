@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <span>
 #include <string_view>
@@ -201,6 +202,8 @@ SearchSpace knob_space(const Config& defaults) {
 Config config_of(const SearchSpace& space, const Point& point) { return ConfigReader(space)(point); }
 
 ConfigReader::ConfigReader(const SearchSpace& space) {
+  static std::atomic<std::uint64_t> last{0};
+  id_ = ++last;
   for (const Knob& knob : space.knobs) {
     std::vector<Setting> choices;
     for (const Json& choice : knob.choices) choices.push_back(setting(knob.name, choice));
@@ -222,15 +225,24 @@ ConfigReader::Setting ConfigReader::setting(std::string_view name, const Json& c
   return {};
 }
 
-Config ConfigReader::operator()(const Point& point) const {
-  Config config;
+const Config& ConfigReader::operator()(const Point& point) const {
+  struct Read {
+    std::uint64_t reader = 0;
+    Point point;
+    Config config;
+  };
+  static thread_local Read read;
+  if (read.reader == id_ && read.point == point) return read.config;
+  read.reader = id_;
+  read.point = point;
+  read.config = {};
   for (std::size_t k = 0; k < settings_.size() && k < point.size(); ++k) {
     const Setting& s = settings_[k][point[k]];
-    if (s.number != nullptr) config.*s.number = s.value;
-    if (s.flag != nullptr) config.*s.flag = s.value != 0;
-    if (s.name != nullptr) s.name(config, static_cast<std::size_t>(s.value));
+    if (s.number != nullptr) read.config.*s.number = s.value;
+    if (s.flag != nullptr) read.config.*s.flag = s.value != 0;
+    if (s.name != nullptr) s.name(read.config, static_cast<std::size_t>(s.value));
   }
-  return config;
+  return read.config;
 }
 
 Result<Point> point_of(const SearchSpace& space, const Config& config) {

@@ -2,6 +2,7 @@
 // Value types, thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,12 +58,12 @@ Json to_json(const Config& config);  // canonical: every key present
 SearchSpace knob_space(const Config& defaults);
 Config config_of(const SearchSpace& space, const Point& point);
 
-// The same for many points of one space: names and values are looked up once. A search asks the rules about hundreds of thousands of points an
-// evaluation.
+// The same for many points of one space: names and values are looked up once, and a point that every rule asks about in turn is read once. A search
+// asks about a hundred thousand points an evaluation.
 class ConfigReader {
  public:
   explicit ConfigReader(const SearchSpace& space);
-  Config operator()(const Point& point) const;
+  const Config& operator()(const Point& point) const;  // until this thread reads another point
 
  private:
   // One of the three is set.
@@ -74,6 +75,7 @@ class ConfigReader {
   };
   static Setting setting(std::string_view knob, const Json& choice);
   std::vector<std::vector<Setting>> settings_;  // [knob][choice]
+  std::uint64_t id_;                            // no other reader has had it
 };
 
 Result<Point> point_of(const SearchSpace& space, const Config& config);

@@ -248,8 +248,7 @@ SearchSpace space_of(const Canonical& shape, const Storage& storage, const GpuTa
   const auto config_at = std::make_shared<const ConfigReader>(space);
   for (const Rule& rule : rules()) {
     space.constraints.push_back({rule.name, rule.reason, [=, holds = rule.holds](const Point& point) {
-                                   const Config config = (*config_at)(point);
-                                   return holds({shape, storage, config, target});
+                                   return holds({shape, storage, (*config_at)(point), target});
                                  }});
   }
   return space;

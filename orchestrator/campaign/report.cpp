@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/parse_json.h"
+#include "core/base/text.h"
 #include "orchestrator/campaign/campaign.h"
 #include "orchestrator/campaign/config_diff.h"
 #include "orchestrator/campaign/history.h"
@@ -125,19 +126,16 @@ std::string number(const Json& value, const char* format = "%.3f") {
   return text;
 }
 
-// Text of others inside a table cell or a line: no new cells, lines, links or HTML of its own making.
+// Text of others inside a table cell or a line: no new cells, lines, links, entities or HTML of its own making, nothing that a terminal obeys.
 std::string cell(const Json& value) {
+  constexpr std::size_t kShown = 300;
   std::string out;
   const std::string text = value.is_string() ? value.get<std::string>() : value.is_null() ? "–" : value.dump();
-  for (const char ch : text.substr(0, 300)) {
-    if (ch == '\n' || ch == '\r' || ch == '\t')
-      out += ' ';
-    else if (ch == '|' || ch == '`' || ch == '<' || ch == '[' || ch == '*' || ch == '\\')
-      (out += '\\') += ch;
-    else
-      out += ch;
+  for (const char ch : one_line(cut_text(text, kShown))) {
+    if (ch == '|' || ch == '`' || ch == '<' || ch == '&' || ch == '[' || ch == '*' || ch == '\\') out += '\\';
+    out += ch;
   }
-  return out;
+  return text.size() > kShown ? out + "…" : out;
 }
 
 // Plots are files beside the report, named after the campaign.

@@ -1,8 +1,19 @@
+#include <cstdio>
+
 #include "core/base/json.h"
 #include "orchestrator/campaign/history.h"
 #include "orchestrator/plots/charts.h"
 
 namespace amk {
+namespace {
+
+std::string microseconds(double us) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.4g µs", us);
+  return text;
+}
+
+}  // namespace
 
 std::vector<std::pair<std::string, std::string>> report_plots(const Json& r) {
   std::vector<std::pair<std::string, std::string>> out;
@@ -15,18 +26,22 @@ std::vector<std::pair<std::string, std::string>> report_plots(const Json& r) {
   chart.x_label = "experiments ended";
   chart.y_label = predicted ? "predicted latency, µs" : "latency, µs";
   plots::Series best;
-  best.name = "best of what was kept";
   best.steps = true;
   for (const Json& step : h["course"]) {
     best.x.push_back(step["n"].get<double>());
     best.y.push_back(step["latency_us"].get<double>());
   }
-  if (!best.x.empty()) {  // the last best holds until now
+  best.marked = best.x.size();
+  best.name = "best of what was kept";
+  if (!best.y.empty()) {
+    best.name += best.y.size() > 1 ? ": " + microseconds(best.y.front()) + " to " + microseconds(best.y.back()) : ": " + microseconds(best.y.back());
+    // The last best holds until now.
     best.x.push_back(h["experiments_read"].get<double>());
     best.y.push_back(best.y.back());
   }
   chart.series.push_back(std::move(best));
-  if (h["floor_us"].is_number()) chart.levels.push_back({"physical floor", h["floor_us"].get<double>()});
+  if (h["floor_us"].is_number())
+    chart.levels.push_back({"physical floor: " + microseconds(h["floor_us"].get<double>()), h["floor_us"].get<double>()});
   out.emplace_back("best-so-far", plots::line_chart(chart));
 
   std::vector<plots::Bar> knobs, outcomes, phases;
@@ -38,7 +53,13 @@ std::vector<std::pair<std::string, std::string>> report_plots(const Json& r) {
   }
   for (const auto& [outcome, n] : r["counts"].items())
     if (n.is_number()) outcomes.push_back({outcome, n.get<double>(), ""});
-  for (const auto& [phase, s] : h["time_by_phase_s"].items()) phases.push_back({phase, s.get<double>(), ""});
+  double all_s = 0;
+  for (const auto& [phase, s] : h["time_by_phase_s"].items()) all_s += s.get<double>();
+  for (const auto& [phase, s] : h["time_by_phase_s"].items()) {
+    char note[64];
+    std::snprintf(note, sizeof note, "%.1f s, %.0f%%", s.get<double>(), 100 * s.get<double>() / all_s);
+    phases.push_back({phase, s.get<double>(), note});
+  }
   out.emplace_back("knobs", plots::bar_chart("Which knobs explain the latency", "share of variance, confidence", knobs));
   out.emplace_back("outcomes", plots::bar_chart("Outcomes", "experiments", outcomes));
   out.emplace_back("phases", plots::bar_chart("Where the time went", "seconds", phases));

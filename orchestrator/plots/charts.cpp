@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/text.h"
 #include "orchestrator/plots/axis.h"
 #include "orchestrator/plots/svg.h"
 
@@ -10,9 +11,17 @@ namespace amk::plots {
 namespace {
 
 constexpr double kWidth = 760, kPlotHeight = 360, kLeft = 76, kRight = 20, kTop = 40, kBottom = 52;
-constexpr double kLegendRow = 18, kBarRow = 24;
+constexpr double kLegendRow = 18, kBarRow = 24, kMark = 6;
+constexpr std::size_t kTitleCharacters = 84;
 
 std::string indexed(const char* before, std::size_t i, const char* after) { return before + std::to_string(i % kColours) + after; }
+
+// The end of a name that is too long for its place tells more than its beginning (paths, dotted knobs). Characters of 12 pixels take 6.5 on average.
+std::string fitting(const std::string& text, std::size_t characters) {
+  std::vector<std::size_t> starts;
+  for (std::size_t i = 0; i < text.size(); i += std::max<std::size_t>(1, utf8_length(text, i))) starts.push_back(i);
+  return starts.size() <= characters ? text : "…" + text.substr(starts[starts.size() - characters + 1]);
+}
 
 struct Frame {
   Axis x, y;
@@ -36,7 +45,7 @@ void draw_axes(Svg& svg, const Frame& f, const LineChart& chart) {
   svg.line(kLeft, kTop, kLeft, kTop + kPlotHeight, "class=\"axis\"");
   svg.text((kLeft + kWidth - kRight) / 2, kTop + kPlotHeight + 40, chart.x_label, Svg::Anchor::Middle);
   svg.text(18, kTop + kPlotHeight / 2, chart.y_label, Svg::Anchor::Middle, true);
-  svg.text(kLeft, 24, chart.title, Svg::Anchor::Start, false, "class=\"title\"");
+  svg.text(kLeft, 24, fitting(chart.title, kTitleCharacters), Svg::Anchor::Start, false, "class=\"title\"");
 }
 
 // Runs of drawable points, as pixels.
@@ -87,8 +96,12 @@ std::string line_chart(const LineChart& chart) {
   };
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
     const std::string style = indexed("class=\"line s", i, "\"");
-    for (const Svg::Pixels& run : runs(f, chart.series[i], chart.series[i].y)) svg.polyline(run, style);
-    name(chart.series[i].name, style);
+    const Series& s = chart.series[i];
+    for (const Svg::Pixels& run : runs(f, s, s.y)) svg.polyline(run, style);
+    for (std::size_t k = 0; k < std::min({s.marked, s.x.size(), s.y.size()}); ++k)
+      if (f.holds(s.x[k], s.y[k]))
+        svg.rectangle(f.pixel_x(s.x[k]) - kMark / 2, f.pixel_y(s.y[k]) - kMark / 2, kMark, kMark, indexed("class=\"f", i, "\""));
+    name(s.name, style);
   }
   for (std::size_t i = 0; i < chart.levels.size(); ++i) {
     const Level& level = chart.levels[i];
@@ -102,6 +115,7 @@ std::string line_chart(const LineChart& chart) {
 
 std::string bar_chart(const std::string& title, const std::string& unit, const std::vector<Bar>& bars) {
   constexpr double kLabels = 230, kNotes = 120;
+  constexpr std::size_t kLabelCharacters = 34;
   double most = 0;
   for (const Bar& b : bars)
     if (std::isfinite(b.value)) most = std::max(most, b.value);
@@ -110,7 +124,7 @@ std::string bar_chart(const std::string& title, const std::string& unit, const s
   double y = kTop;
   for (const Bar& b : bars) {
     const double width = most > 0 && std::isfinite(b.value) ? std::max(0.0, b.value) / most * (kWidth - kLabels - kNotes) : 0;
-    svg.text(kLabels - 8, y + 15, b.label, Svg::Anchor::End);
+    svg.text(kLabels - 8, y + 15, fitting(b.label, kLabelCharacters), Svg::Anchor::End);
     svg.rectangle(kLabels, y + 3, width, kBarRow - 6, "class=\"f0\"");
     svg.text(kLabels + width + 8, y + 15, b.note.empty() ? tick_text(b.value) : b.note);
     y += kBarRow;

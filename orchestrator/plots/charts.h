@@ -1,6 +1,7 @@
 // The two charts that reports and benchmarks need, as SVG text: lines with bands, and horizontal bars. Pure, thread-safe, deterministic.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@ struct Series {
   std::vector<double> x, y;
   std::vector<double> low, high;  // the band around y; empty: none
   bool steps = false;             // y holds until the next x, as a best-so-far does
+  std::size_t marked = 0;         // of the first so many points each has a mark: a line of one point is none
 };
 
 struct Level {  // a dashed line across

@@ -4,10 +4,13 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/base/text.h"
+
 namespace amk::plots {
 namespace {
 
-constexpr std::array<std::string_view, kColours> kPalette = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F"};
+constexpr std::array<std::string_view, kColours> kPalette = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00",
+                                                             "#56B4E9", "#7F7F7F", "#8A2BE2", "#6B8E23"};
 
 std::string pixels(double v) {
   char text[32];
@@ -21,30 +24,12 @@ std::string list(const Svg::Pixels& points) {
   return out;
 }
 
-// Length of the well-formed UTF-8 sequence at `at` (RFC 3629), 0 when there is none.
-std::size_t utf8_length(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned lead = byte(at);
-  if (lead < 0x80) return 1;
-  const std::size_t length = lead >= 0xC2 && lead <= 0xDF ? 2 : lead >= 0xE0 && lead <= 0xEF ? 3 : lead >= 0xF0 && lead <= 0xF4 ? 4 : 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((byte(at + i) & 0xC0u) != 0x80) return 0;
-  const unsigned second = byte(at + 1);
-  if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) || (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F))
-    return 0;
-  return length;
-}
-
 }  // namespace
 
 std::string xml_text(std::string_view text) {
   std::string out;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = utf8_length(text, i);
-    const char c = text[i];
-    if (length == 0)
-      out += "\xEF\xBF\xBD";  // U+FFFD
-    else if (c == '&')
+  for (const char c : one_line(text)) {  // XML has no place for controls
+    if (c == '&')
       out += "&amp;";
     else if (c == '<')
       out += "&lt;";
@@ -52,11 +37,8 @@ std::string xml_text(std::string_view text) {
       out += "&gt;";
     else if (c == '"')
       out += "&quot;";
-    else if (length == 1 && static_cast<unsigned char>(c) < 0x20)
-      out += ' ';
     else
-      out += text.substr(i, length);
-    i += length == 0 ? 1 : length;
+      out += c;
   }
   return out;
 }

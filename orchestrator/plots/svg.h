@@ -29,7 +29,8 @@ class Svg {
   std::string out_;
 };
 
-// Colours that people with colour blindness tell apart (Okabe & Ito 2008), as CSS classes "s0"…"s6" (strokes) and "f0"…"f6" (fills).
-inline constexpr int kColours = 7;
+// Colours that people with colour blindness tell apart (Okabe & Ito 2008; the last two are no part of theirs), as CSS classes "s0"…"s8" (strokes) and
+// "f0"…"f8" (fills). As many as there are strategies, and a level.
+inline constexpr int kColours = 9;
 
 }  // namespace amk::plots

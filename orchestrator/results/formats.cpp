@@ -6,6 +6,17 @@
 #include "orchestrator/campaign/json.h"
 
 namespace amk {
+namespace {
+
+// To a spreadsheet that opens the file (OWASP, CSV injection).
+bool is_formula(std::string_view field) {
+  if (field.empty() || std::string_view("=+-@\t\r").find(field[0]) == std::string_view::npos) return false;
+  double value = 0;
+  const auto [end, code] = std::from_chars(field.data(), field.data() + field.size(), value);
+  return code != std::errc() || end != field.data() + field.size();
+}
+
+}  // namespace
 
 const std::vector<std::string_view>& tsv_columns() {
   static const std::vector<std::string_view> columns{
@@ -39,6 +50,32 @@ std::vector<std::string> tsv_fields(const Experiment& e, const CampaignInfo& cam
           e.verdict_id,
           e.device,
           utc_text(e.ended_wall_us)};
+}
+
+std::vector<std::string> tsv_fields(const Json& row) {
+  const auto text = [&row](const char* key) -> std::string {
+    const auto at = row.find(key);
+    if (at == row.end() || at->is_null()) return "";
+    if (at->is_string()) return at->get<std::string>();
+    return at->is_number_float() ? shortest(at->get<double>()) : at->dump();
+  };
+  return {text("seq"),
+          row.value("reason", "") == "baseline" ? "baseline" : text("outcome"),
+          text("loop"),
+          text("model"),
+          text("gpu"),
+          text("regime"),
+          text("correctness"),
+          text("latency_us"),
+          text("pct_of_roofline"),
+          text("schedule_id"),
+          text("kernel_id"),
+          text("description"),
+          text("campaign"),
+          text("latency_kind"),
+          text("verdict_id"),
+          text("device"),
+          row.contains("ended") ? text("ended") : text("measured")};
 }
 
 std::string escape_tsv(std::string_view text) {
@@ -105,12 +142,13 @@ std::string csv_line(const std::vector<std::string>& fields) {
   std::string out;
   for (std::size_t i = 0; i < fields.size(); ++i) {
     if (i > 0) out += ',';
-    if (fields[i].find_first_of(",\"\r\n") == std::string::npos) {
-      out += fields[i];
+    const std::string field = (is_formula(fields[i]) ? "'" : "") + fields[i];
+    if (field.find_first_of(",\"\r\n") == std::string::npos) {
+      out += field;
       continue;
     }
     out += '"';
-    for (const char ch : fields[i]) {
+    for (const char ch : field) {
       if (ch == '"') out += '"';
       out += ch;
     }
@@ -139,12 +177,6 @@ std::string corpus_line(const Experiment& e, const CampaignInfo& campaign) {
                      {"notes", e.description},
                      {"ts", static_cast<double>(e.ended_wall_us) / 1e6}};
   return canonical_dump(json) + "\n";
-}
-
-std::string_view cut_text(std::string_view text, std::size_t most_bytes) {
-  if (text.size() <= most_bytes) return text;
-  while (most_bytes > 0 && (static_cast<unsigned char>(text[most_bytes]) & 0xC0) == 0x80) --most_bytes;  // inside a character
-  return text.substr(0, most_bytes);
 }
 
 }  // namespace amk

@@ -221,7 +221,10 @@ Result<ResultsPage> Results::page(const ResultsQuery& query) const {
     AMK_TRY(place, decode_cursor(query, query.cursor));
     after = place;
   }
-  return store_.read<ResultsPage>([&](sql::Connection& c) { return query.foreign ? foreign_page(c, query, after) : own_page(c, query, after); });
+  return store_.read<ResultsPage>([&](sql::Connection& c) -> Result<ResultsPage> {
+    if (query.campaign) AMK_CHECK(rows::load_campaign(c, *query.campaign));  // one that does not exist is a mistake; of it there are no rows
+    return query.foreign ? foreign_page(c, query, after) : own_page(c, query, after);
+  });
 }
 
 }  // namespace amk

@@ -46,9 +46,9 @@ class Results {
 
   Result<ResultsPage> page(const ResultsQuery& query) const;  // InvalidArgument for a cursor that is not ours or of another query
   Result<Json> grouped(std::string_view by) const;            // by workload, gpu, device_kind, regime, outcome: counts, fastest kept
-  Result<Json> best() const;                                  // the best of every campaign
-  // Two schedule_ids or experiment ids ("e12"): {"differs": {knob: [a, b]}, "ratio": latency a / latency b where both were measured alike,
-  // else null}.
+  Result<Json> best(const ResultsQuery& filters = {}) const;  // the best of every campaign of this workload, GPU, id
+  // Two schedule_ids or experiment ids ("e12"), of one campaign where there is one that has both: {"differs": {knob: [a, b]}, "ratio": latency a /
+  // latency b where both were measured alike, else null, "in_turn": {ratio, ci95} where the evaluator held one against the other, else null}.
   Result<Json> config_diff(std::string_view a, std::string_view b) const;
   // Every experiment of the campaign that ended after `end_seq` (0: all), in the order they ended. Returns the last end_seq seen.
   Result<std::int64_t> series(CampaignId id, std::int64_t end_seq, const std::function<void(const SeriesPoint&)>& each) const;

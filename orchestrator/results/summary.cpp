@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "core/base/text.h"
 #include "orchestrator/campaign/config_diff.h"
 #include "orchestrator/campaign/json.h"
 #include "orchestrator/campaign/rows.h"
@@ -36,21 +37,48 @@ struct Group {
   std::optional<double> best_speedup;
 };
 
-// An experiment by its id, or the newest ended one with this schedule_id that has a latency, else the newest.
-Result<Experiment> side(sql::Connection& c, std::string_view field, std::string_view text) {
+// An experiment by its id, or of those with this schedule_id that ended: one of the campaign `where` if there is any, one that has a latency, the
+// newest.
+Result<Experiment> side(sql::Connection& c, std::string_view field, std::string_view text, std::optional<CampaignId> where) {
   if (const auto id = experiment_id_from(text)) return rows::load_experiment(c, *id);
   AMK_TRY(id, c.value_i64("SELECT e.id FROM configs k JOIN experiments e ON e.config = k.id WHERE k.schedule_id = ?1 "
-                          "ORDER BY e.latency_us IS NULL, e.end_seq DESC LIMIT 1",
-                          text));
+                          "ORDER BY e.campaign != ?2, e.latency_us IS NULL, e.end_seq DESC LIMIT 1",
+                          text, where ? raw(*where) : 0));
   if (!id)
-    return fail(ErrorKind::NotFound, std::string(field) + ": no experiment has schedule_id " + std::string(text.substr(0, 200)),
+    return fail(ErrorKind::NotFound, std::string(field) + ": no experiment has schedule_id " + std::string(cut_text(text, 200)),
                 {{"field", field}, {"value", text}});
   return rows::load_experiment(c, ExperimentId{*id});
+}
+
+// Where the two can be compared: a config is evaluated in many campaigns, the default one in all of them.
+Result<std::optional<CampaignId>> common_campaign(sql::Connection& c, std::string_view a, std::string_view b) {
+  for (const std::string_view text : {a, b})
+    if (const auto id = experiment_id_from(text)) {
+      AMK_TRY(experiment, rows::load_experiment(c, *id));
+      return experiment.campaign;
+    }
+  AMK_TRY(id, c.value_i64("SELECT x.campaign FROM configs j JOIN experiments x ON x.config = j.id JOIN experiments y ON y.campaign = x.campaign "
+                          "JOIN configs k ON y.config = k.id WHERE j.schedule_id = ?1 AND k.schedule_id = ?2 AND x.latency_us IS NOT NULL "
+                          "AND y.latency_us IS NOT NULL ORDER BY x.end_seq DESC LIMIT 1",
+                          a, b));
+  return id ? std::optional(CampaignId{*id}) : std::nullopt;
+}
+
+// What the evaluator measured when it held `candidate` against `incumbent`, in turn on one GPU: {ratio: incumbent / candidate, ci95}, or null.
+Result<Json> in_turn(sql::Connection& c, const Experiment& incumbent, const Experiment& candidate, bool inverse) {
+  if (candidate.verdict_id.empty()) return Json(nullptr);
+  AMK_TRY(found, rows::find_verdict(c, candidate.verdict_id));
+  if (!found || !found->verdict.versus || found->verdict.versus->incumbent != incumbent.schedule_id) return Json(nullptr);
+  const Versus& v = *found->verdict.versus;
+  if (!inverse) return Json{{"ratio", v.ratio}, {"ci95", {v.ci_low, v.ci_high}}};
+  if (!(v.ratio > 0 && v.ci_low > 0 && v.ci_high > 0)) return Json(nullptr);
+  return Json{{"ratio", 1 / v.ratio}, {"ci95", {1 / v.ci_high, 1 / v.ci_low}}};
 }
 
 }  // namespace
 
 Result<Json> Results::grouped(std::string_view by) const {
+  if (by == "workload") by = "model";
   if (by != "model" && by != "gpu" && by != "device_kind" && by != "regime" && by != "outcome")
     return bad_field("group", by, "model, gpu, device_kind, regime, outcome");
   return store_.read<Json>([by](sql::Connection& c) -> Result<Json> {
@@ -92,11 +120,15 @@ Result<Json> Results::grouped(std::string_view by) const {
   });
 }
 
-Result<Json> Results::best() const {
-  return store_.read<Json>([](sql::Connection& c) -> Result<Json> {
+Result<Json> Results::best(const ResultsQuery& q) const {
+  return store_.read<Json>([&q](sql::Connection& c) -> Result<Json> {
     AMK_TRY(campaigns, all_campaigns(c));
     Json out = Json::array();
     for (const rows::Campaign& campaign : campaigns) {
+      const CampaignKey& key = campaign.info.key;
+      if ((!q.workload.empty() && q.workload != key.workload) || (!q.gpu.empty() && q.gpu != key.gpu) ||
+          (q.campaign && *q.campaign != campaign.info.id))
+        continue;
       AMK_TRY(best, rows::best_of(c, campaign.info.id));
       if (!best) continue;
       AMK_TRY(baseline, rows::baseline_of(c, campaign.info.id));
@@ -112,13 +144,26 @@ Result<Json> Results::best() const {
 
 Result<Json> Results::config_diff(std::string_view a, std::string_view b) const {
   return store_.read<Json>([a, b](sql::Connection& c) -> Result<Json> {
-    AMK_TRY(left, side(c, "diff[0]", a));
-    AMK_TRY(right, side(c, "diff[1]", b));
-    Json out = {{"a", point_json(left)}, {"b", point_json(right)}, {"differs", amk::config_diff(left.config, right.config)}, {"ratio", nullptr}};
+    AMK_TRY(where, common_campaign(c, a, b));
+    AMK_TRY(left, side(c, "diff[0]", a, where));
+    AMK_TRY(right, side(c, "diff[1]", b, where));
+    Json out = {{"a", point_json(left)},
+                {"b", point_json(right)},
+                {"differs", amk::config_diff(left.config, right.config)},
+                {"ratio", nullptr},
+                {"in_turn", nullptr}};
     for (const char* which : {"a", "b"}) out[which].erase("config");
     // A ratio across campaigns, or of a prediction and a measurement, would compare what is not alike.
     const bool alike = left.campaign == right.campaign && left.latency_kind == right.latency_kind && left.device == right.device;
     if (alike && left.latency_us && right.latency_us) out["ratio"] = *left.latency_us / *right.latency_us;
+    if (left.campaign == right.campaign) {
+      AMK_TRY(forth, in_turn(c, left, right, false));
+      out["in_turn"] = std::move(forth);
+      if (out["in_turn"].is_null()) {
+        AMK_TRY(back, in_turn(c, right, left, true));
+        out["in_turn"] = std::move(back);
+      }
+    }
     return out;
   });
 }

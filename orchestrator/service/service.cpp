@@ -165,15 +165,31 @@ Result<Json> Service::record(const std::string& campaign, RecordRequest request)
 
 Result<Json> Service::results(const Json& arguments) {
   const auto as_rows = [](Result<Json> rows) { return rows ? Result<Json>(Json{{"rows", std::move(*rows)}}) : rows; };
-  if (arguments.value("best", false)) return as_rows(impl_->rows.best());
-  if (arguments.contains("diff")) {
+  // What is not a list of rows has filters of its own; a filter that counts for nothing would be taken for one that does.
+  const bool best = arguments.value("best", false);
+  std::string what = best ? "best" : arguments.contains("diff") ? "diff" : arguments.contains("group") ? "group" : "";
+  if (!what.empty())
+    for (const char* other : {"best", "diff", "group", "model", "gpu", "campaign", "outcome", "kind", "schedule_id", "sort", "cursor"}) {
+      const std::string name = other;
+      const bool takes = name == what || (best && (name == "model" || name == "gpu" || name == "campaign"));
+      if (!takes && arguments.contains(name) && arguments[name] != false)
+        return bad_field(name, arguments[name], "left out beside " + what + (best ? ", which takes model, gpu and campaign" : ""));
+    }
+  if (best) {
+    Json of = Json::object();
+    for (const char* filter : {"model", "gpu", "campaign"})
+      if (arguments.contains(filter)) of[filter] = arguments[filter];
+    AMK_TRY(query, results_query_from_json(of));
+    return as_rows(impl_->rows.best(query));
+  }
+  if (what == "diff") {
     const Json& pair = arguments["diff"];
     if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string())
       return bad_field("diff", pair, "two schedule_ids or experiment ids, e.g. [\"e3\", \"e7\"]");
     return impl_->rows.config_diff(pair[0].get<std::string>(), pair[1].get<std::string>());
   }
-  if (arguments.contains("group")) {
-    if (!arguments["group"].is_string()) return bad_field("group", arguments["group"], "workload, gpu, device_kind, regime or outcome");
+  if (what == "group") {
+    if (!arguments["group"].is_string()) return bad_field("group", arguments["group"], "model, gpu, device_kind, regime or outcome");
     return as_rows(impl_->rows.grouped(arguments["group"].get<std::string>()));
   }
   Json filters = arguments;

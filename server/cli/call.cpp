@@ -4,13 +4,15 @@
 
 #include <atomic>
 #include <chrono>
-#include <fstream>
 #include <set>
 #include <stop_token>
 #include <thread>
 
+#include "core/base/files.h"
 #include "core/base/json.h"
 #include "core/base/parse_json.h"
+#include "orchestrator/results/formats.h"
+#include "orchestrator/results/results.h"
 #include "server/cli/output.h"
 #include "server/daemon/client.h"
 #include "server/daemon/daemon.h"
@@ -106,46 +108,24 @@ Result<Json> export_rows(const CallOptions& options, Json filters, const std::st
   const std::filesystem::path path = file;
   const std::string ending = path.extension().string();
   if (ending != ".tsv" && ending != ".csv" && ending != ".jsonl") return bad_field("file", file, "a name that ends in .tsv, .csv or .jsonl");
-  filters["limit"] = 200;
+  filters["limit"] = kLargestPage;
+  if (!filters.contains("sort")) filters["sort"] = "time";  // as results.tsv has them
   AMK_TRY(client, make_client(options));
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  if (!out) return fail(ErrorKind::Io, file + ": cannot be written");
-  std::vector<std::string> columns;
+  AMK_TRY(out, AtomicFile::create(path, {.keep_mode = true, .durable = false}));
+  const auto line = [&ending](const std::vector<std::string>& fields) { return ending == ".csv" ? csv_line(fields) : tsv_line(fields); };
+  // Columns are results.tsv's, whatever the rows have: of the first row's keys a latency may be missing.
+  if (ending != ".jsonl") AMK_CHECK(out.write(line({tsv_columns().begin(), tsv_columns().end()})));
   std::int64_t rows = 0;
-  const auto cell = [&](const Json& v) {
-    std::string text = v.is_string() ? v.get<std::string>() : v.is_null() ? "" : canonical_dump(v);
-    if (ending == ".csv") {
-      if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-      std::string quoted = "\"";
-      for (char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-      return quoted + "\"";
-    }
-    std::string escaped;
-    for (char c : text) escaped += c == '\t' ? "\\t" : c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\\' ? "\\\\" : std::string(1, c);
-    return escaped;
-  };
   for (;;) {
     AMK_TRY(page, client->call("amk_results", filters));
     for (const Json& row : page["rows"]) {
-      if (ending == ".jsonl") {
-        out << canonical_dump(row) << "\n";
-      } else {
-        const char* separator = ending == ".csv" ? "," : "\t";
-        if (columns.empty()) {
-          for (const auto& [key, value] : row.items()) columns.push_back(key);
-          for (std::size_t c = 0; c < columns.size(); ++c) out << (c ? separator : "") << columns[c];
-          out << "\n";
-        }
-        for (std::size_t c = 0; c < columns.size(); ++c) out << (c ? separator : "") << (row.contains(columns[c]) ? cell(row[columns[c]]) : "");
-        out << "\n";
-      }
+      AMK_CHECK(out.write(ending == ".jsonl" ? canonical_dump(row) + "\n" : line(tsv_fields(row))));
       ++rows;
     }
     if (!page.contains("next_cursor")) break;
     filters["cursor"] = page["next_cursor"];
   }
-  out.flush();
-  if (!out) return fail(ErrorKind::Io, file + ": could not be written completely");
+  AMK_CHECK(out.publish());
   return Json{{"file", std::filesystem::absolute(path).string()}, {"rows", rows}};
 }
 

@@ -49,6 +49,17 @@ Error unknown_word(const char* field, const std::string& called, const std::stri
   return {ErrorKind::InvalidArgument, message + accepted, data};
 }
 
+// The option of `verb`, or of the root, that CLI11 speaks of.
+const CLI::Option* option_named(const CLI::App& verb, const CLI::App& root, const std::string& said) {
+  for (const CLI::App* app : {&verb, &root})
+    for (const CLI::Option* option : app->get_options())
+      for (const std::string& name : option->get_lnames()) {
+        const std::size_t at = said.find("--" + name), end = at == std::string::npos ? at : at + 2 + name.size();
+        if (at != std::string::npos && (end == said.size() || said[end] == ' ' || said[end] == ':')) return option;
+      }
+  return nullptr;
+}
+
 // What CLI11 could not take. Its own words name neither the verb nor what is accepted, and tell several words in an order of their own.
 Error wrong_usage(const CLI::App& root, const CLI::ParseError& error) {
   const CLI::App* verb = &root;
@@ -73,12 +84,38 @@ Error wrong_usage(const CLI::App& root, const CLI::ParseError& error) {
   const std::string more = path.empty() ? " (amk --help lists the verbs)" : " (amk " + path + " --help says more)", said = error.what();
   if (!words.empty())
     return {ErrorKind::InvalidArgument, "one word too many for amk " + path + ": " + words.front().substr(0, 40) + more, {{"value", words.front()}}};
-  if (!verbs.empty() && verb != &root) {
+  if (!verbs.empty() && verb != &root && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     std::string accepted;
     for (const std::string& name : verbs) accepted += (accepted.empty() ? "" : ", ") + name;
     return {ErrorKind::InvalidArgument, "amk " + path + " takes one of: " + accepted, {{"field", "verb"}, {"accepted", verbs}}};
   }
-  // "model is required", "--budget: Value 0 not in range 1 to 100000"
+  if (const CLI::Option* option = option_named(*verb, root, said)) {
+    const std::string name = option->get_name();
+    // "Could not convert: --limit = abc"
+    const std::size_t value = said.rfind(" = ");
+    if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr && value != std::string::npos) {
+      const std::string type = option->get_type_name();
+      const std::string accepted = (type.starts_with("INT")     ? "a whole number"
+                                    : type.starts_with("FLOAT") ? "a number"
+                                                                : type) +
+                                   ": " + option->get_description();
+      return bad_field(name, said.substr(value + 3), accepted).value();
+    }
+    // "--budget: Value 0 not in range 1 to 100000"; without an upper bound it is the largest double, in 309 digits.
+    const std::size_t begin = said.find(": Value "), range = said.find(" not in range "), to = said.rfind(" to ");
+    if (begin != std::string::npos && range != std::string::npos && to != std::string::npos && begin < range && range < to) {
+      constexpr std::size_t kValue = 8, kRange = 14;
+      const std::string low = said.substr(range + kRange, to - range - kRange), high = said.substr(to + 4);
+      const std::string accepted = high.size() < 100 ? low + " to " + high : std::strtod(low.c_str(), nullptr) > 0 ? "more than 0" : "0 or more";
+      return bad_field(name, said.substr(begin + kValue, range - begin - kValue), accepted + ": " + option->get_description()).value();
+    }
+    // "--diff: 2 required TEXT missing"
+    if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr)
+      return {ErrorKind::InvalidArgument,
+              said + "; accepted: " + option->get_description() + more,
+              {{"field", name}, {"accepted", option->get_description()}}};
+  }
+  // "model is required"
   const std::string field = said.substr(0, std::min(said.find(" is required"), said.find(':')));
   return {ErrorKind::InvalidArgument, said + more, field == said ? Json::object() : Json{{"field", field}}};
 }

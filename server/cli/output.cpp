@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/json.h"
+#include "core/base/text.h"
 
 namespace amk::cli {
 namespace {
@@ -20,14 +21,14 @@ std::size_t width(const std::string& text) {
 }
 
 std::string scalar(const Json& v) {
-  if (v.is_string()) return v.get<std::string>();
+  if (v.is_string()) return one_line(v.get_ref<const std::string&>());
   if (v.is_null()) return "-";
   if (v.is_number_float()) {
     char text[32];
     std::snprintf(text, sizeof text, "%.6g", v.get<double>());
     return text;
   }
-  return v.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return one_line(v.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 bool is_table(const Json& v) {
@@ -89,7 +90,7 @@ void render_object(const Json& object, const std::string& indent, std::string& o
     if (!value.is_structured()) longest = std::max(longest, width(key));
   for (const auto& [key, value] : object.items()) {
     if (value.is_string() && value.get_ref<const std::string&>().find('\n') != std::string::npos) {
-      out += indent + key + ":\n" + value.get<std::string>() + "\n";
+      out += indent + key + ":\n" + shown_lines(value.get_ref<const std::string&>()) + "\n";
     } else if (!value.is_structured()) {
       out += indent + key + std::string(longest - width(key) + 2, ' ') + scalar(value) + "\n";
     } else if (value.empty()) {
@@ -148,7 +149,7 @@ void ProgressBar::show(double done, double total, std::string_view message) {
     const int filled = static_cast<int>(std::clamp(done / total, 0.0, 1.0) * kWidth);
     bar = "[" + std::string(static_cast<std::size_t>(filled), '#') + std::string(static_cast<std::size_t>(kWidth - filled), '.') + "] ";
   }
-  std::fprintf(stderr, "\r\033[K%s%.*s", bar.c_str(), static_cast<int>(std::min<std::size_t>(message.size(), 100)), message.data());
+  std::fprintf(stderr, "\r\033[K%s%s", bar.c_str(), one_line(cut_text(message, 100)).c_str());
   std::fflush(stderr);
 }
 

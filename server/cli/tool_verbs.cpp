@@ -177,9 +177,10 @@ void CommandLine::declare_results() {
   results->add_option("--sort", a_.sort, "time, -time, latency_us or -latency_us");
   results->add_option("--limit", a_.limit, "Rows a page, 1 to 200")->capture_default_str();
   results->add_option("--cursor", a_.cursor, "next_cursor of the page before");
-  results->add_option("--group", a_.group, "By workload, gpu, device_kind, regime or outcome");
-  results->add_flag("--best", a_.best, "Best row of every campaign");
-  results->add_option("--diff", a_.diff, "Two schedule or experiment ids: what differs, and their ratio")->expected(2);
+  results->add_option("--group", a_.group, "By model, gpu, device_kind, regime or outcome");
+  results->add_flag("--best", a_.best, "Best row of every campaign (of --model, --gpu, --campaign)");
+  results->add_option("--diff", a_.diff, "Two schedule or experiment ids: what differs, and their ratio, measured in turn where they were")
+      ->expected(2);
   CLI::App* importing = results->add_subcommand("import", "Import results.tsv or corpus.jsonl as foreign rows");
   importing->add_option("file", a_.file, "A .tsv or .jsonl file")->required();
   importing->add_option("--source", a_.source, "Where it comes from");
@@ -202,7 +203,7 @@ void CommandLine::declare_results() {
     put(args, "sort", a_.sort);
     put(args, "cursor", a_.cursor);
     put(args, "group", a_.group);
-    args["limit"] = a_.limit;
+    if (results->get_option("--limit")->count() > 0) args["limit"] = a_.limit;
     if (a_.best) args["best"] = true;
     if (!a_.diff.empty()) args["diff"] = a_.diff;
     return args;

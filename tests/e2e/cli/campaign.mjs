@@ -155,9 +155,44 @@ test('results: import is foreign and never a best; export; pages', (ws) => {
   }
   equal(all.length, 5, 'paged rows');
   equal(ws.amk(['results', '--cursor', 'garbage']).code, 2, 'bad cursor');
-  const exported = ws.amk(['results', 'export', 'out.csv']).json;
-  equal(exported.rows, 5, 'exported');
-  equal(fs.readFileSync(path.join(ws.dir, 'out.csv'), 'utf8').trimEnd().split('\n').length, 6, 'header and rows');
+  // The newest row has no latency, and a description that a terminal would obey and a spreadsheet compute.
+  const rejected = ws.amk(['eval', 'toy', '--gpu', 'rtx5090', '--device', 'cpu', '--config', '{"sm_assignment":{"L0.qkv.0":999}}']).json;
+  equal(ws.amk(['orchestrate', 'record', '--status', 'rejected', '--verdict-id', rejected.verdict_id, '--description', '=1+1 \x1b[2J']).code, 0, 'recorded');
+  for (const sort of [[], ['--sort', '-time']])
+    for (const ending of ['csv', 'tsv']) {
+      equal(ws.amk(['results', ...sort, 'export', `out.${ending}`]).json.rows, 6, 'exported');
+      const lines = fs.readFileSync(path.join(ws.dir, `out.${ending}`), 'utf8').trimEnd().split(/\r?\n/);
+      const columns = fs.readFileSync(path.join(ws.ws, 'results.tsv'), 'utf8').split('\n')[0].split('\t');
+      equal(lines[0].split(ending === 'csv' ? ',' : '\t'), columns, `columns of ${ending}`);
+      equal(lines.length, 7, 'header and rows');
+      ok(lines.some((l) => l.includes(ending === 'csv' ? ",'=1+1 " : '\t=1+1 ')), 'a formula is text');
+    }
+  equal(fs.readFileSync(path.join(ws.dir, 'out.tsv'), 'utf8').split('\n').slice(1).reverse().join('\n').trim(),
+    fs.readFileSync(path.join(ws.ws, 'results.tsv'), 'utf8').split('\n').slice(1).join('\n').trim(), 'newest first, the same lines');
+  ok(!ws.amk(['--pretty', 'results']).out.includes('\x1b'), 'nothing for the terminal');
+});
+
+test('results: wrong arguments are told by option, value and what is accepted', (ws) => {
+  ws.amk(['loop', 'toy', '--gpu', 'h100', '--device', 'cpu', '--budget', '3']);
+  const refusals = {
+    '--limit abc': '--limit is "abc"; accepted: a whole number: Rows a page, 1 to 200',
+    '--limit 201': 'limit is 201; accepted: integer from 1 to 200',
+    '--diff e1': '--diff: At least 2 required but received 1; accepted: Two schedule or experiment ids',
+    '--sort foo': 'sort is "foo"; accepted: time, -time, latency_us, -latency_us',
+    '--outcome best': 'outcome is "best"; accepted: kept, revert,',
+    '--campaign c99': 'no campaign c99',
+    '--best --sort time': 'sort is "time"; accepted: left out beside best, which takes model, gpu and campaign',
+    '--group gpu --model toy': 'model is "toy"; accepted: left out beside group',
+  };
+  for (const [args, said] of Object.entries(refusals)) {
+    const r = ws.amk(['results', ...args.split(' ')]);
+    equal(r.code, 2, `exit of ${args}`);
+    ok(r.json.error.message.startsWith(said), `${args}: ${r.json.error.message}`);
+  }
+  ok(ws.amk(['loop', 'toy', '--seed', 'x']).json.error.message.startsWith('--seed is "x"; accepted: 0 or more'), 'a seed');
+  for (const by of ['model', 'workload']) equal(ws.amk(['results', '--group', by]).json.rows.map((r) => [r.model, r.experiments]), [['toy', 3]], `by ${by}`);
+  equal(ws.amk(['results', '--best', '--gpu', 'h100']).json.rows.length, 1, 'best of a GPU');
+  equal(ws.amk(['results', '--best', '--gpu', 'a100']).json.rows.length, 0, 'best of another');
 });
 
 test('report: a hypothesis comes back with what became of it; plots lie beside it', (ws) => {

@@ -146,6 +146,10 @@ TEST_CASE("a report shows the course of the best, what was believed, where the t
   Verdict asked = verdict_of(config(7), 90);
   asked.notes = "hypothesis: wider <tiles> help";
   must(lab.service->issue(lab.campaign, asked));
+  // What would leave its cell, tell a terminal what to do, or is cut inside a character.
+  Verdict hostile = verdict_of(config(9), 95);
+  hostile.notes = "hypothesis: a|b `c` [x](javascript:y) <img> &lt; \x1b[2J\n# head\xE2\x80\xAE" + std::string(247, 'z') + "\xF0\x9F\x98\x80 tail";
+  must(lab.service->issue(lab.campaign, hostile));
   const auto report = must(lab.service->report(lab.campaign));
   const Json& h = report.json["history"];
   // Kept: the first (baseline) and the third; the second was slower.
@@ -165,12 +169,22 @@ TEST_CASE("a report shows the course of the best, what was believed, where the t
   CHECK(found);
   CHECK(report.markdown.find("wider \\<tiles> help") != std::string::npos);
   CHECK(report.markdown.find("-best-so-far.svg)") != std::string::npos);
+  const std::size_t row = report.markdown.find("| a\\|b ");
+  REQUIRE(row != std::string::npos);
+  CHECK(report.markdown.substr(row, report.markdown.find('\n', row) - row)
+            .starts_with("| a\\|b \\`c\\` \\[x](javascript:y) \\<img> \\&lt; �\\[2J # head�zzz"));
+  CHECK(report.markdown.find("zzz… | not recorded | 95.000 |") != std::string::npos);  // 298 bytes: the next character ends at 302
+  CHECK(h["hypotheses"][0]["hypothesis"].get<std::string>().ends_with("😀 tail"));      // whole in the JSON
   REQUIRE(report.plots.size() == 4);
   CHECK(report.plots[0].first == "best-so-far");
   for (const auto& [name, svg] : report.plots) {
     CHECK(svg.rfind("<svg ", 0) == 0);
     CHECK(svg.find("nan") == std::string::npos);
   }
+  // The legend says the values, and each step has its mark.
+  CHECK(report.plots[0].second.find("best of what was kept: 100 µs to 80 µs") != std::string::npos);
+  CHECK(report.plots[0].second.find("physical floor: 50 µs") != std::string::npos);
+  CHECK(report.plots[0].second.find("width=\"6.00\"") != std::string::npos);
 }
 
 TEST_CASE("the report of an empty campaign has plots that say nothing yet") {

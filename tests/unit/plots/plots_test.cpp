@@ -101,6 +101,29 @@ TEST_CASE("a chart puts points where they belong") {
   CHECK(svg.find("y1=\"247.78\"") != std::string::npos);  // 400 - 360·27.4/64.8
 }
 
+TEST_CASE("a line of one point has a mark, and a name that is too long for its place keeps its end") {
+  LineChart chart;
+  chart.title = std::string(300, 'x') + "/model on h200: best so far";
+  Series s;
+  s.x = {1, 1}, s.y = {5, 5}, s.marked = 1;
+  chart.series.push_back(s);
+  const std::string svg = line_chart(chart);
+  // x [0.9, 1.1], y [4.5, 5.5]: the point is in the middle, 408 and 220; a mark of six pixels around it.
+  CHECK(svg.find("<rect x=\"405.00\" y=\"217.00\" width=\"6.00\" height=\"6.00\" class=\"f0\"/>") != std::string::npos);
+  CHECK(svg.find("class=\"title\">…" + std::string(84 - 28, 'x') + "/model on h200: best so far<") != std::string::npos);
+  const std::string bars = bar_chart("knobs", "share", {{"kernel_knobs.a_knob_with_a_name_that_is_long_é", 1, ""}});
+  CHECK(bars.find(">…nob_with_a_name_that_is_long_é<") == std::string::npos);
+  CHECK(bars.find(">…") != std::string::npos);
+  CHECK(bars.find("_that_is_long_é<") != std::string::npos);
+  // As many strategies as there are, and a level: each its colour.
+  LineChart all;
+  for (int i = 0; i < 8; ++i) all.series.push_back({"s" + std::to_string(i), {1, 2}, {1.0 + i, 2.0 + i}, {}, {}, false});
+  all.levels.push_back({"level", 3});
+  const std::string colours = line_chart(all);
+  CHECK(colours.find("class=\"line s7\"") != std::string::npos);
+  CHECK(colours.find("class=\"line dash s8\"") != std::string::npos);
+}
+
 TEST_CASE("steps hold their value; gaps break a line") {
   LineChart steps;
   steps.series.push_back({"best", {0, 50, 100}, {30, 20, 0}, {}, {}, true});

@@ -182,6 +182,43 @@ TEST_CASE("best, groups and diffs") {
   CHECK(diff["differs"] == Json{{"kernel_knobs.cpasync", {false, true}}, {"tile", {1001, 1002}}});
   CHECK(diff["ratio"] == doctest::Approx(70.0 / 80));
   CHECK(results.config_diff("s0", id_of(config(1))).error().kind == ErrorKind::NotFound);
+  CHECK(must(results.grouped("workload")) == must(results.grouped("model")));
+  ResultsQuery of;
+  of.workload = "small";
+  const Json small = must(results.best(of));
+  REQUIRE(small.size() == 1);
+  CHECK(small[0]["model"] == "small");
+  of = {};
+  of.campaign = CampaignId{99};
+  CHECK(results.page(of).error().kind == ErrorKind::NotFound);
+}
+
+TEST_CASE("a diff is of one campaign where one has both, and tells what was measured in turn") {
+  Lab lab({0, -1, {}, {}}, "cuda");
+  const CampaignId first = lab.campaign, second = must(lab.service->open({"small", "h100", "cuda", "bf16-b1"}, {0, -1, {}, {}})).id;
+  const std::string plain = id_of(config(1)), better = id_of(config(2)), third = id_of(config(3));
+  lab.run(measured(config(1), 100, "", 0, 0));
+  lab.run(measured(config(2), 81, plain, 1.24, 1.26));
+  lab.campaign = second;  // the plain config once more, later, in another campaign
+  lab.run(measured(config(1), 500, "", 0, 0));
+  const Results results(*lab.store);
+  const Json diff = must(results.config_diff(plain, better));
+  CHECK(diff["a"]["latency_us"] == 100.0);
+  CHECK(diff["ratio"] == doctest::Approx(100.0 / 81));
+  CHECK(diff["in_turn"] == Json{{"ratio", 1.25}, {"ci95", {1.24, 1.26}}});
+  const Json back = must(results.config_diff(better, plain));
+  CHECK(back["ratio"] == doctest::Approx(81.0 / 100));
+  CHECK(back["in_turn"]["ratio"] == doctest::Approx(0.8));
+  CHECK(back["in_turn"]["ci95"][0] == doctest::Approx(1 / 1.26));
+  // An experiment decides for its campaign.
+  CHECK(must(results.config_diff("e3", plain))["ratio"] == 1.0);
+  CHECK(must(results.config_diff("e2", plain))["b"]["latency_us"] == 100.0);
+  // No campaign has both: no ratio.
+  lab.run(measured(config(3), 450, plain, 1.0, 1.02));
+  CHECK(must(results.config_diff(third, better))["ratio"].is_null());
+  CHECK(must(results.config_diff(third, better))["in_turn"].is_null());
+  CHECK(must(results.config_diff(plain, third))["in_turn"]["ratio"] == doctest::Approx(1.01));
+  CHECK(to_string(first) == "c1");
 }
 
 TEST_CASE("results.tsv and corpus.jsonl follow the store, whatever happens to them") {
@@ -333,4 +370,14 @@ TEST_CASE("exports hold what the query holds") {
   must(results.export_to(path, Results::Format::Csv, q));
   CHECK(lines_of(slurp(path)).size() == expected + 1);
   CHECK(csv_line({"a", "b,c", "d\"e", "f\ng"}) == "a,\"b,c\",\"d\"\"e\",\"f\ng\"\r\n");
+  // No formula of a stranger's; numbers stay numbers.
+  CHECK(csv_line({"=1+1", "+x", "-1.5", "-1.5e3", "@a", "-", "\t=1", "a=1", "=HYPERLINK(\"http://x\",\"y\")"}) ==
+        "'=1+1,'+x,-1.5,-1.5e3,'@a,'-,'\t=1,a=1,\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\"\r\n");
+  // A page's rows have the same fields as the experiments, whatever each lacks.
+  ResultsQuery all;
+  all.sort = ResultsSort::Oldest;
+  all.limit = kLargestPage;
+  const auto rows = must(results.page(all)).rows;
+  REQUIRE(rows.size() == lab.all.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) CHECK(tsv_fields(rows[i]) == tsv_fields(lab.all[i], must(lab.service->info(lab.all[i].campaign))));
 }
