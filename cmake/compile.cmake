@@ -49,10 +49,10 @@ function(amk_test_options name)
   endif()
 endfunction()
 
-# amk_test(name SUITE suite DEPENDS libs… [ALONE]): a doctest program of every .cpp directly in this folder, run by `./check <suite>`. Its sources are
-# compiled together; ALONE: each by itself, where they name their helpers alike.
+# amk_test(name SUITE suite DEPENDS libs…): a doctest program of every .cpp directly in this folder, run by `./check <suite>`. Its sources are
+# compiled together.
 function(amk_test name)
-  cmake_parse_arguments(ARG "ALONE" "SUITE" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "SUITE" "DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   if(NOT sources)
     return()
@@ -61,9 +61,6 @@ function(amk_test name)
   target_link_libraries(${name} PRIVATE amk_flags amk_doctest_main ${ARG_DEPENDS})
   target_compile_definitions(${name} PRIVATE AMK_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   amk_test_options(${name})
-  if(ARG_ALONE)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
-  endif()
   set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 16 RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/${ARG_SUITE})
   add_test(NAME ${ARG_SUITE}/${name} COMMAND ${name})
   set_tests_properties(${ARG_SUITE}/${name} PROPERTIES LABELS ${ARG_SUITE} TIMEOUT 600)

@@ -1,8 +1,6 @@
 // Older stores become newer ones: with a backup, through interruptions, once; newer ones are left alone.
 #include <doctest/doctest.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -13,6 +11,7 @@
 #include "tests/crash/audit.h"
 #include "tests/crash/child.h"
 #include "tests/crash/load.h"
+#include "tests/crash/stores.h"
 #include "tests/support/temp_folder.h"
 
 using namespace amk;
@@ -20,23 +19,13 @@ using namespace amk::test;
 
 namespace {
 
-// The current schema and two made-up later ones: a column with a default, and a table filled from another.
+// And one after that: a table filled from another.
 Schema later_schema() {
-  Schema schema = current_schema();
-  const int version = schema.version();
-  schema.steps.push_back({version + 1, "ALTER TABLE campaigns ADD COLUMN note TEXT NOT NULL DEFAULT 'none'"});
-  schema.steps.push_back({version + 2,
+  Schema schema = next_schema();
+  schema.steps.push_back({schema.version() + 1,
                           "CREATE TABLE outcomes_seen(campaign INTEGER PRIMARY KEY, n INTEGER NOT NULL) STRICT;"
                           "INSERT INTO outcomes_seen SELECT campaign, count(*) FROM experiments WHERE state = 2 GROUP BY campaign"});
   return schema;
-}
-
-StoreOptions options_for(const std::filesystem::path& folder, const Schema* schema = nullptr) {
-  StoreOptions o;
-  o.workspace = folder;
-  o.reserve_bytes = 0;
-  o.schema = schema;
-  return o;
 }
 
 std::vector<AckEntry> fill(const std::filesystem::path& folder, AckLog& log, std::uint64_t seed) {
@@ -47,11 +36,6 @@ std::vector<AckEntry> fill(const std::filesystem::path& folder, AckLog& log, std
   load.exports = false;
   REQUIRE(run_load(load, log));
   return log.taken();
-}
-
-std::string slurp(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
 void check_migrated(const std::filesystem::path& folder, const Schema& schema, const std::vector<AckEntry>& acks) {

@@ -10,6 +10,7 @@
 #include "orchestrator/campaign/campaign.h"
 #include "orchestrator/results/results.h"
 #include "tests/crash/child.h"
+#include "tests/crash/stores.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/verdicts.h"
 
@@ -20,6 +21,7 @@ namespace {
 
 constexpr int kNoMount = 77;
 constexpr int kResults = 600;
+constexpr std::int64_t kReserveBytes = 256 << 10;
 
 // Runs `body` in a child that has its own tmpfs mounted at `folder`. 0: it went well; kNoMount: this user may not mount; else the line that failed.
 int on_tmpfs(const std::filesystem::path& folder, const char* options, const std::function<int()>& body) {
@@ -43,13 +45,6 @@ int on_tmpfs(const std::filesystem::path& folder, const char* options, const std
 
 std::string reason(const Error& error) { return error.data.value("reason", std::string()); }
 
-StoreOptions options_for(const std::filesystem::path& folder) {
-  StoreOptions o;
-  o.workspace = folder;
-  o.reserve_bytes = 256 << 10;
-  return o;
-}
-
 Verdict verdict(int n) { return verdict_of({{"n", n}, {"text", std::string(2000, 'x')}}, 100); }
 
 BeginRequest request(int n) {
@@ -69,7 +64,7 @@ void fill_up(const std::filesystem::path& folder) {
 
 // Every result that was finished on the full disk is there once there is space again.
 int full_disk(const std::filesystem::path& folder) {
-  auto store = Store::open(options_for(folder));
+  auto store = Store::open(options_for(folder, nullptr, kReserveBytes));
   EXPECT(store);
   auto service = CampaignService::create(**store);
   EXPECT(service);
@@ -113,7 +108,7 @@ int full_disk(const std::filesystem::path& folder) {
   EXPECT((*service)->check(campaign->id));
   service->reset();
   store->reset();
-  store = Store::open(options_for(folder));
+  store = Store::open(options_for(folder, nullptr, kReserveBytes));
   EXPECT(store);
   service = CampaignService::create(**store);
   EXPECT(service);
@@ -127,14 +122,14 @@ int full_disk(const std::filesystem::path& folder) {
 // A disk that is full when the store is opened: results can be read.
 int open_on_full_disk(const std::filesystem::path& folder) {
   {
-    auto store = Store::open(options_for(folder));
+    auto store = Store::open(options_for(folder, nullptr, kReserveBytes));
     EXPECT(store);
     auto service = CampaignService::create(**store);
     EXPECT((*service)->open({"toy", "h100", "cpu", "bf16-b1"}));
   }
   std::filesystem::remove(folder / "reserve.bin");
   fill_up(folder);
-  auto store = Store::open(options_for(folder));
+  auto store = Store::open(options_for(folder, nullptr, kReserveBytes));
   if (!store) {
     EXPECT(reason(store.error()) == "disk-full");
     return 0;
@@ -149,16 +144,16 @@ int open_on_full_disk(const std::filesystem::path& folder) {
 int no_inodes(const std::filesystem::path& folder) {
   for (int n = 0;; ++n)
     if (!std::ofstream(folder / std::to_string(n))) break;
-  const auto store = Store::open(options_for(folder));
+  const auto store = Store::open(options_for(folder, nullptr, kReserveBytes));
   EXPECT(!store);
   EXPECT(reason(store.error()) == "disk-full");
   return 0;
 }
 
 int read_only(const std::filesystem::path& folder) {
-  { EXPECT(Store::open(options_for(folder))); }
+  { EXPECT(Store::open(options_for(folder, nullptr, kReserveBytes))); }
   EXPECT(::mount("tmpfs", folder.c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr) == 0);
-  const auto store = Store::open(options_for(folder));
+  const auto store = Store::open(options_for(folder, nullptr, kReserveBytes));
   EXPECT(!store);
   EXPECT(store.error().kind == ErrorKind::Unavailable);
   EXPECT(reason(store.error()) == "read-only");

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <fstream>
-#include <sstream>
 
 #include "core/base/hash.h"
 #include "core/base/parse_json.h"
@@ -14,6 +13,7 @@
 #include "orchestrator/store/sqlite.h"
 #include "tests/crash/audit.h"
 #include "tests/crash/child.h"
+#include "tests/crash/stores.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/verdicts.h"
 
@@ -24,12 +24,6 @@ namespace {
 
 // Of the SQL of each published step: what was published never changes, or stores in the field would differ from what this build believes.
 const char* const kPublished[] = {"a173f9920f0210dc82213556dc54e71b"};
-
-std::string slurp(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 std::filesystem::path fixture(int version, const char* extension) {
   return std::filesystem::path(AMK_SOURCE_DIR) / "tests/fixtures/store" / ("v" + std::to_string(version) + extension);
@@ -42,14 +36,6 @@ void restore(int version, const std::filesystem::path& workspace) {
   REQUIRE(file);
   const Status made = (*file)->exec(dump);
   REQUIRE_MESSAGE(made, made.error().message);
-}
-
-StoreOptions options_for(const std::filesystem::path& folder, const Schema* schema = nullptr) {
-  StoreOptions o;
-  o.workspace = folder;
-  o.reserve_bytes = 0;
-  o.schema = schema;
-  return o;
 }
 
 void check_content(const std::filesystem::path& folder, int version, const Schema* schema) {
@@ -98,12 +84,6 @@ void check_content(const std::filesystem::path& folder, int version, const Schem
   CHECK((*campaigns)->lose(*ticket, "only a test"));
 }
 
-Schema later_schema() {
-  Schema schema = current_schema();
-  schema.steps.push_back({schema.version() + 1, "ALTER TABLE campaigns ADD COLUMN note TEXT NOT NULL DEFAULT 'none'"});
-  return schema;
-}
-
 }  // namespace
 
 TEST_CASE("published schema steps stay as they were") {
@@ -116,7 +96,7 @@ TEST_CASE("published schema steps stay as they were") {
 }
 
 TEST_CASE("a store of every schema version so far opens, keeps what it held and is backed up before it changes") {
-  const Schema later = later_schema();
+  const Schema later = next_schema();
   for (int version = 1; version <= current_schema().version(); ++version) {
     CAPTURE(version);
     for (const Schema* schema : {static_cast<const Schema*>(nullptr), &later}) {
@@ -135,7 +115,7 @@ TEST_CASE("a store of every schema version so far opens, keeps what it held and 
 }
 
 TEST_CASE("a migration of an old store that is killed goes on at the next opening") {
-  const Schema later = later_schema();
+  const Schema later = next_schema();
   for (int version = 1; version <= current_schema().version(); ++version) {
     for (const char* spec : {"migrate.backup=kill@1", "migrate.backup-done=kill@1", "backup.copied=kill@1", "migrate.step=kill@1",
                              "migrate.step-done=kill@1", "vfs.db.write=kill@3", "vfs.wal.sync=kill@1"}) {

@@ -11,10 +11,10 @@
 namespace amk::gpu_test {
 namespace {
 
-std::vector<SequenceRun> draw(const ModelSpec& spec, int batch, int tokens) {
+std::vector<SequenceRun> draw_sequences(const ModelSpec& spec, int batch, int tokens) {
   std::vector<SequenceRun> out;
   for (int s = 0; s < batch; ++s)  // unequal positions, in no order
-    out.push_back({gpu_test::draw(spec, tokens, 500 + static_cast<std::uint64_t>(s)), {}, 7 * s % 11 + 3 * s});
+    out.push_back({draw(spec, tokens, 500 + static_cast<std::uint64_t>(s)), {}, 7 * s % 11 + 3 * s});
   return out;
 }
 
@@ -28,18 +28,18 @@ Result<int> equal_positions(GpuModel& model, DeviceProgram& alone, const std::ve
   return equal;
 }
 
-Result<DeviceProgram> program_of(GpuModel& model, const ScheduleConfig& config, int batch) {
+Result<DeviceProgram> program_of_batch(GpuModel& model, const ScheduleConfig& config, int batch) {
   PlanOptions options;
   options.batch = batch;
-  return gpu_test::program_of(model, config, options);
+  return program_of(model, config, options);
 }
 
-void compare(GpuModel& model, const ScheduleConfig& config, int batch, int tokens, const std::string& name, Checks& checks) {
-  auto together = program_of(model, config, batch);
+void compare_alone(GpuModel& model, const ScheduleConfig& config, int batch, int tokens, const std::string& name, Checks& checks) {
+  auto together = program_of_batch(model, config, batch);
   if (!checks.check(together, name + " builds")) return;
-  auto alone = program_of(model, config, 1);
+  auto alone = program_of_batch(model, config, 1);
   if (!checks.check(alone, name + " builds for one sequence")) return;
-  const auto sequences = draw(model.spec(), batch, tokens);
+  const auto sequences = draw_sequences(model.spec(), batch, tokens);
   const auto first = run_checked_batch(model, *together, sequences);
   if (!checks.check(first, name + " runs")) return;
   const auto second = run_checked_batch(model, *together, sequences);
@@ -84,14 +84,14 @@ bool is_defined(const BuiltCandidate& built, const std::string& name) {
 }
 
 // Every kernel of `configs` into the build cache, for the batch and alone.
-void build_all(const GpuModel& model, const std::vector<ScheduleConfig>& configs, int batch) {
+void build_batch(const GpuModel& model, const std::vector<ScheduleConfig>& configs, int batch) {
   std::vector<Build> builds;
   for (const ScheduleConfig& config : configs)
     for (const int sequences : {batch, 1}) {
       builds.push_back({config, {}});
       builds.back().options.batch = sequences;
     }
-  gpu_test::build_all(model, builds);
+  build_all(model, builds);
 }
 
 // Vectors of O and down in registers, where the device can: with one split and with several (a text goes from the one to the other), merged by O or
@@ -124,7 +124,7 @@ void test_wide(const Bench& bench, Checks& checks) {
       auto config = config_of(text);
       if (checks.check(config, what)) all.push_back(*config);
     }
-    build_all(**model, all, c.batch);
+    build_batch(**model, all, c.batch);
     for (std::size_t i = 0; i < all.size(); ++i) {
       PlanOptions options;
       options.batch = c.batch;
@@ -138,7 +138,7 @@ void test_wide(const Bench& bench, Checks& checks) {
       checks.check(is_defined(*built, "FINISHERS") == spare && is_defined(*built, "NORM_DIRECT") == (spare && c.hidden == kFinishedBySpareWarps),
                    name + ", " + configs[i].first + " is finished by whom it should be");
       const bool merges = std::string_view(configs[i].first).starts_with("merged");
-      compare(**model, all[i], c.batch, merges ? 330 : bench.quick ? 20 : 90, name + ", " + configs[i].first, checks);
+      compare_alone(**model, all[i], c.batch, merges ? 330 : bench.quick ? 20 : 90, name + ", " + configs[i].first, checks);
     }
   }
 }
@@ -149,9 +149,9 @@ void test_mixed_up(const Bench& bench, Checks& checks) {
   if (!checks.check(opened, "small opens for three")) return;
   GpuModel& model = **opened;
   const auto built = model.build(ScheduleConfig{});
-  auto alone = program_of(model, ScheduleConfig{}, 1);
+  auto alone = program_of_batch(model, ScheduleConfig{}, 1);
   if (!checks.check(built, "batch of three builds") || !checks.check(alone, "alone builds")) return;
-  const auto sequences = draw(model.spec(), 3, 12);
+  const auto sequences = draw_sequences(model.spec(), 3, 12);
   constexpr int kAttention = 5, kArgmax = 10;
   const std::pair<const char*, std::function<void(DevicePlan&)>> wrong[] = {
       {"attention of another sequence",
@@ -210,11 +210,11 @@ void test_batch(const Bench& bench, Checks& checks) {
       if (config->smem_bytes_per_block > 98304) config->smem_bytes_per_block = 98304;
       all.push_back(*config);
     }
-    build_all(**model, all, batch);
+    build_batch(**model, all, batch);
     for (std::size_t i = 0; i < all.size(); ++i) {
       const auto& what = configs[i].first;
       const ScheduleConfig* config = &all[i];
-      compare(**model, *config, batch, bench.quick ? 20 : 140, "small@b" + std::to_string(batch) + ", " + what, checks);
+      compare_alone(**model, *config, batch, bench.quick ? 20 : 140, "small@b" + std::to_string(batch) + ", " + what, checks);
     }
   }
   for (const auto& [name, ring] : {std::pair{"toy", 65536}, {"smollm2-135m", 131072}}) {
@@ -224,7 +224,7 @@ void test_batch(const Bench& bench, Checks& checks) {
       if (!checks.check(model, std::string(name) + " opens")) continue;
       ScheduleConfig config;
       config.smem_bytes_per_block = ring;
-      compare(**model, config, batch, 24, std::string(name) + "@b" + std::to_string(batch), checks);
+      compare_alone(**model, config, batch, 24, std::string(name) + "@b" + std::to_string(batch), checks);
     }
   }
   test_wide(bench, checks);
@@ -247,7 +247,7 @@ void few_steps_of_three(const Bench& bench, Checks& checks, const PlanOptions& o
   const auto few_steps = [&](GpuModel& model, const std::string& text) {
     const auto config = config_of(text);
     if (!checks.check(config, text)) return;
-    auto program = gpu_test::program_of(model, *config, options);
+    auto program = program_of(model, *config, options);
     if (!checks.check(program, text)) return;
     program->set_budget_us(60e6);
     const auto run = run_checked_batch(model, *program, std::vector<SequenceRun>{{{1, 5, 9}, {}, 0}, {{4, 2, 8}, {}, 1}, {{7, 7, 3}, {}, 0}});

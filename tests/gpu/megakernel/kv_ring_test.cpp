@@ -23,8 +23,8 @@ PlanOptions from_row(int row, int batch = 0) {
 }
 
 // A text by the warps' own loads and, twice, through the ring. `reference`: also against the oracle.
-void compare(GpuModel& model, const ScheduleConfig& config, const PlanOptions& options, const std::vector<int>& tokens, const GpuReference* reference,
-             const std::string& name, Checks& checks) {
+void compare_ring(GpuModel& model, const ScheduleConfig& config, const PlanOptions& options, const std::vector<int>& tokens,
+                  const GpuReference* reference, const std::string& name, Checks& checks) {
   PlanOptions own = options;
   own.cache_ring_from = 0;
   auto direct = program_of(model, with_path(config, KvPath::Direct), own);
@@ -51,7 +51,7 @@ void compare(GpuModel& model, const ScheduleConfig& config, const PlanOptions& o
 }
 
 // Several steps a launch, whose first position bounds what the ring brings: the bits of one step a launch.
-void compare_steps(GpuModel& model, ScheduleConfig config, int steps, const std::string& name, Checks& checks) {
+void compare_ring_steps(GpuModel& model, ScheduleConfig config, int steps, const std::string& name, Checks& checks) {
   config = with_path(config, KvPath::Ring);
   auto one = program_of(model, with_path(config, KvPath::Direct));
   config.kernel.tokens_per_launch = steps;
@@ -68,7 +68,7 @@ void compare_steps(GpuModel& model, ScheduleConfig config, int steps, const std:
   checks.check(free->followed && told && told->hashes == free->hashes[0], name + ": tokens fed back have the bits of the same text");
 }
 
-void compare_batch(GpuModel& model, const ScheduleConfig& config, int batch, int tokens, const std::string& name, Checks& checks) {
+void compare_ring_batch(GpuModel& model, const ScheduleConfig& config, int batch, int tokens, const std::string& name, Checks& checks) {
   auto together = program_of(model, with_path(config, KvPath::Ring), from_row(1, batch));
   auto alone = program_of(model, with_path(config, KvPath::Direct), from_row(0, 1));
   if (!checks.check(together, name + " builds") || !checks.check(alone, name + " builds for one sequence")) return;
@@ -113,7 +113,7 @@ void test_wrong_rows(const Bench& bench, GpuModel& model, Checks& checks) {
   }
 }
 
-const std::pair<const char*, std::string> kConfigs[] = {
+const std::pair<const char*, std::string> kRingConfigs[] = {
     {"default", "{}"},
     {"combine in o_proj, confirmed, blocks of 128",
      R"({"tiling":{"attention":{"kv_block":128}},"kernel_knobs":{"publish":"confirmed"},)" + kCombineInO + "}"},
@@ -127,7 +127,7 @@ const std::pair<const char*, std::string> kConfigs[] = {
     {"unfused, chunks of 32 KB", R"({"fusion_grouping":[],"tiling":{"attention":{"kv_block":512}},"kernel_knobs":{"chunk_bytes":32768}})"},
 };
 
-void few_steps(const Bench& bench, Checks& checks, bool full_barriers, KvPath path = KvPath::Ring) {
+void few_ring_steps(const Bench& bench, Checks& checks, bool full_barriers, KvPath path = KvPath::Ring) {
   auto model = bench.model("small", 128);
   if (!checks.check(model, "small opens")) return;
   for (const char* text : {R"({"kernel_knobs":{"kv_path":"ring"}})", R"({"kernel_knobs":{"kv_path":"ring","cpasync":true}})",
@@ -164,7 +164,7 @@ void few_steps(const Bench& bench, Checks& checks, bool full_barriers, KvPath pa
 
 void test_kv_ring(const Bench& bench, Checks& checks) {
   std::vector<ScheduleConfig> configs;
-  for (const auto& [what, text] : kConfigs) {
+  for (const auto& [what, text] : kRingConfigs) {
     const auto config = config_of(text);
     if (!checks.check(config, what)) return;
     configs.push_back(*config);
@@ -187,10 +187,11 @@ void test_kv_ring(const Bench& bench, Checks& checks) {
     for (const std::size_t i : {2, 4}) builds.push_back({with_path(configs[i], KvPath::Ring), {}});
     build_all(**model, builds);
     for (std::size_t i = 0; i < configs.size(); ++i)
-      compare(**model, configs[i], from_row(1), (*reference)->tokens(), reference->get(), std::string("small, ") + kConfigs[i].first, checks);
+      compare_ring(**model, configs[i], from_row(1), (*reference)->tokens(), reference->get(), std::string("small, ") + kRingConfigs[i].first,
+                   checks);
     for (const std::size_t i : {2, 4})
-      compare(**model, configs[i], from_row(0), (*reference)->tokens(), reference->get(),
-              std::string("small, as measured best, ") + kConfigs[i].first, checks);
+      compare_ring(**model, configs[i], from_row(0), (*reference)->tokens(), reference->get(),
+                   std::string("small, as measured best, ") + kRingConfigs[i].first, checks);
   }
   for (const std::string& path : bench.fixture_models()) {
     auto model = bench.model(path, 512);
@@ -207,7 +208,7 @@ void test_kv_ring(const Bench& bench, Checks& checks) {
     build_all(**model, {{configs[0], {}}, {with_path(configs[0], KvPath::Ring), from_row(1)}});
     const auto reference = GpuReference::create((*model)->weights(), GpuReference::plan(spec, 512, 11), 5, {});
     if (checks.check(reference, "reference of " + name))
-      compare(**model, configs[0], from_row(1), (*reference)->tokens(), reference->get(), name, checks);
+      compare_ring(**model, configs[0], from_row(1), (*reference)->tokens(), reference->get(), name, checks);
   }
   for (const char* name : {"llama-3.2-1b", "qwen3-0.6b"}) {  // heads of 64 and of 128, all SMs
     auto model = bench.model(name, 640);
@@ -215,7 +216,7 @@ void test_kv_ring(const Bench& bench, Checks& checks) {
     const auto config = config_of(R"({"smem_bytes_per_block":131072,"tiling":{"attention":{"kv_block":128}}})");
     if (!checks.check(config, "config")) continue;
     build_all(**model, {{*config, {}}, {with_path(*config, KvPath::Ring), from_row(1)}});
-    compare(**model, *config, from_row(1), draw((*model)->spec(), bench.quick ? 300 : 600, 9), nullptr, name, checks);
+    compare_ring(**model, *config, from_row(1), draw((*model)->spec(), bench.quick ? 300 : 600, 9), nullptr, name, checks);
   }
   {
     auto model = bench.model("small", 512);
@@ -227,8 +228,8 @@ void test_kv_ring(const Bench& bench, Checks& checks) {
       builds.back().config.kernel.tokens_per_launch = 8;  // all numbers share a kernel
     }
     build_all(**model, builds);
-    for (const int steps : {2, 8, 32}) compare_steps(**model, configs[0], steps, "small, " + std::to_string(steps) + " a launch", checks);
-    compare_steps(**model, configs[3], 8, "small, flagged, 8 a launch", checks);
+    for (const int steps : {2, 8, 32}) compare_ring_steps(**model, configs[0], steps, "small, " + std::to_string(steps) + " a launch", checks);
+    compare_ring_steps(**model, configs[3], 8, "small, flagged, 8 a launch", checks);
     test_wrong_rows(bench, **model, checks);
   }
   for (const int batch : {3, 8}) {
@@ -245,12 +246,13 @@ void test_kv_ring(const Bench& bench, Checks& checks) {
       builds.push_back({with_path(*config, KvPath::Ring), from_row(1, batch)});
     }
     build_all(**model, builds);
-    for (const auto& [text, config] : several) compare_batch(**model, config, batch, 300, "small@b" + std::to_string(batch) + " " + text, checks);
+    for (const auto& [text, config] : several)
+      compare_ring_batch(**model, config, batch, 300, "small@b" + std::to_string(batch) + " " + text, checks);
   }
 }
 
-void test_sanitize_kv_ring(const Bench& bench, Checks& checks) { few_steps(bench, checks, false); }
-void test_racecheck_kv_ring(const Bench& bench, Checks& checks) { few_steps(bench, checks, true); }
-void test_racecheck_kv_direct(const Bench& bench, Checks& checks) { few_steps(bench, checks, true, KvPath::Direct); }
+void test_sanitize_kv_ring(const Bench& bench, Checks& checks) { few_ring_steps(bench, checks, false); }
+void test_racecheck_kv_ring(const Bench& bench, Checks& checks) { few_ring_steps(bench, checks, true); }
+void test_racecheck_kv_direct(const Bench& bench, Checks& checks) { few_ring_steps(bench, checks, true, KvPath::Direct); }
 
 }  // namespace amk::gpu_test

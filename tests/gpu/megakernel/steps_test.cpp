@@ -17,15 +17,15 @@ ScheduleConfig with_steps(ScheduleConfig config, int steps) {
 }
 
 // Of each config the kernel of one step and the one of several, into the build cache.
-void build_all(const GpuModel& model, const std::vector<ScheduleConfig>& configs) {
+void build_steps(const GpuModel& model, const std::vector<ScheduleConfig>& configs) {
   std::vector<Build> builds;
   for (const ScheduleConfig& config : configs)
     for (const int steps : {1, 2}) builds.push_back({with_steps(config, steps), {}});
-  gpu_test::build_all(model, builds);
+  build_all(model, builds);
 }
 
 // The same tokens by one step a launch and by `steps`, and tokens fed back: equal bits, and nothing outside the buffers.
-void compare(GpuModel& model, const ScheduleConfig& config, const std::vector<int>& steps, int count, const std::string& name, Checks& checks) {
+void compare_steps(GpuModel& model, const ScheduleConfig& config, const std::vector<int>& steps, int count, const std::string& name, Checks& checks) {
   auto one = program_of(model, config);
   if (!checks.check(one, name + " builds for one step")) return;
   const std::vector<int> tokens = draw(model.spec(), count, 41);
@@ -51,7 +51,7 @@ void compare(GpuModel& model, const ScheduleConfig& config, const std::vector<in
   }
 }
 
-void compare_batch(GpuModel& model, const ScheduleConfig& config, int steps, const std::string& name, Checks& checks) {
+void compare_steps_of_batch(GpuModel& model, const ScheduleConfig& config, int steps, const std::string& name, Checks& checks) {
   auto one = program_of(model, config);
   auto several = program_of(model, with_steps(config, steps));
   if (!checks.check(one, name + " builds for one step") || !checks.check(several, name + " builds")) return;
@@ -197,8 +197,8 @@ void test_steps(const Bench& bench, Checks& checks) {
     if (!checks.check(model, path + " opens")) continue;
     const auto config = config_of((*model)->spec().dtype == DType::F32 ? kRowMajor : "{}");
     if (!checks.check(config, "config")) continue;
-    build_all(**model, {*config});
-    compare(**model, *config, {2, 4, 8, 16, 32}, 70, std::filesystem::path(path).filename().string(), checks);
+    build_steps(**model, {*config});
+    compare_steps(**model, *config, {2, 4, 8, 16, 32}, 70, std::filesystem::path(path).filename().string(), checks);
   }
   const std::pair<const char*, std::string> configs[] = {
       {"default", "{}"},
@@ -231,8 +231,8 @@ void test_steps(const Bench& bench, Checks& checks) {
       all.push_back(*config);
       names.push_back(std::string(name) + ", " + what);
     }
-    build_all(**model, all);
-    for (std::size_t i = 0; i < all.size(); ++i) compare(**model, all[i], {4}, bench.quick ? 40 : 140, names[i], checks);
+    build_steps(**model, all);
+    for (std::size_t i = 0; i < all.size(); ++i) compare_steps(**model, all[i], {4}, bench.quick ? 40 : 140, names[i], checks);
     if (std::string(name) != "small") continue;
     test_start_over(**model, checks);
     test_hang(**model, checks);
@@ -247,7 +247,7 @@ void test_steps(const Bench& bench, Checks& checks) {
       const auto config = config_of(text);
       if (!checks.check(config, text)) continue;
       if (bench.quick && config->fusion.norm_qkv == false) continue;
-      compare_batch(**model, *config, 4, "small@b" + std::to_string(batch) + " " + text, checks);
+      compare_steps_of_batch(**model, *config, 4, "small@b" + std::to_string(batch) + " " + text, checks);
     }
   }
   test_long_steps(bench, checks);

@@ -12,11 +12,11 @@ using amk::testing::RawClient;
 
 namespace {
 
-struct Fixture {
+struct FakeService {
   std::shared_ptr<mcp::Server> server;
   std::unique_ptr<http::Service> service;
 
-  explicit Fixture(mcp::ServerDefinition definition = amk::testing::fake_definition())
+  explicit FakeService(mcp::ServerDefinition definition = amk::testing::fake_definition())
       : server(std::make_shared<mcp::Server>(std::move(definition))) {
     auto started = http::Service::start(server, {});
     REQUIRE(started);
@@ -68,7 +68,7 @@ std::string modern_headers(const std::string& method, const std::string& name = 
 }  // namespace
 
 TEST_CASE("legacy sessions: ids that cannot be guessed, required, unknown 404, ended by DELETE") {
-  Fixture f;
+  FakeService f;
   const std::string session = f.initialize();
   CHECK(f.initialize() != session);
   CHECK(f.ask("POST", session, call(1, "counter"))->status() == 200);
@@ -90,7 +90,7 @@ TEST_CASE("what a session held is gone with it: nothing holds itself") {
   auto definition = amk::testing::fake_definition();
   definition.tools.front().call = [token](const Json& args, mcp::RequestContext&) -> Result<Json> { return args; };
   {
-    Fixture f(std::move(definition));
+    FakeService f(std::move(definition));
     CHECK(token.use_count() > 1);
     const std::string one = f.initialize(), two = f.initialize("2025-06-18");
     f.ask("DELETE", "Mcp-Session-Id: " + one + "\r\n", nullptr);
@@ -100,7 +100,7 @@ TEST_CASE("what a session held is gone with it: nothing holds itself") {
 }
 
 TEST_CASE("bad posts have statuses of their own") {
-  Fixture f;
+  FakeService f;
   const std::string session = f.initialize();
   RawClient text(f.service->port());
   text.send("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}");
@@ -130,7 +130,7 @@ TEST_CASE("bad posts have statuses of their own") {
 }
 
 TEST_CASE("a quick answer is JSON; progress or time turns it into an event stream that ends with the reply") {
-  Fixture f;
+  FakeService f;
   const std::string session = f.initialize();
   const auto quick = f.ask("POST", session, call(1, "counter"));
   CHECK(quick->got.find("Content-Type: application/json") != std::string::npos);
@@ -145,7 +145,7 @@ TEST_CASE("a quick answer is JSON; progress or time turns it into an event strea
 }
 
 TEST_CASE("legacy: a broken stream does not cancel, and is resumed from its last event id, once and exactly") {
-  Fixture f;
+  FakeService f;
   const std::string session = f.initialize();
   std::string id;
   {
@@ -168,7 +168,7 @@ TEST_CASE("legacy: a broken stream does not cancel, and is resumed from its last
 }
 
 TEST_CASE("legacy: a call that its client cancels ends its answer: the stream, or a status without a body") {
-  Fixture f;
+  FakeService f;
   const std::string session = f.initialize();
   const auto cancel = [&](int id) {
     CHECK(f.ask("POST", session, {{"jsonrpc", "2.0"}, {"method", "notifications/cancelled"}, {"params", {{"requestId", id}}}})->status() == 202);
@@ -211,7 +211,7 @@ TEST_CASE("legacy: what is kept for clients that come back is bounded by bytes; 
         context.progress(1, 2, "half");  // a stream
         return whole(args, context);
       };
-  Fixture f(std::move(definition));
+  FakeService f(std::move(definition));
   const std::string session = f.initialize();
   std::vector<std::string> ids;
   for (int i = 0; i < 5; ++i) {  // 2 MB as structure, and as much as text
@@ -228,7 +228,7 @@ TEST_CASE("legacy: what is kept for clients that come back is bounded by bytes; 
 }
 
 TEST_CASE("an answer larger than what may be unsent arrives; a page that fails ends its own request") {
-  Fixture f;
+  FakeService f;
   f.service->add_page("/throws", true, [](const http::Request&, const std::shared_ptr<http::Exchange>&) { throw std::runtime_error("boom"); });
   f.service->add_page("/no-memory", true, [](const http::Request&, const std::shared_ptr<http::Exchange>&) { throw std::bad_alloc(); });
   f.service->add_page("/half", true, [](const http::Request&, const std::shared_ptr<http::Exchange>& exchange) {
@@ -250,7 +250,7 @@ TEST_CASE("an answer larger than what may be unsent arrives; a page that fails e
 }
 
 TEST_CASE("legacy: the GET stream carries what belongs to no request; one at a time") {
-  Fixture f;
+  FakeService f;
   const std::string session = f.initialize();
   f.ask("POST", session, {{"jsonrpc", "2.0"}, {"id", 1}, {"method", "resources/subscribe"}, {"params", {{"uri", "fake://static"}}}});
   f.server->resource_updated("fake://static");  // nobody listens yet: it waits
@@ -267,7 +267,7 @@ TEST_CASE("legacy: the GET stream carries what belongs to no request; one at a t
 }
 
 TEST_CASE("modern: no session, headers that mirror the body, statuses of errors") {
-  Fixture f;
+  FakeService f;
   auto ask = [&](const std::string& method, Json params, const std::string& headers) {
     params["_meta"] = kModernMeta;
     return f.ask("POST", headers, {{"jsonrpc", "2.0"}, {"id", 9}, {"method", method}, {"params", std::move(params)}});
@@ -304,7 +304,7 @@ TEST_CASE("modern: no session, headers that mirror the body, statuses of errors"
 }
 
 TEST_CASE("modern: the end of the stream cancels; a subscription lives as long as its stream") {
-  Fixture f;
+  FakeService f;
   {
     RawClient c(f.service->port());
     Json message = call(1, "slow", {{"seconds", 600}});
@@ -349,7 +349,7 @@ TEST_CASE("a server that others can reach needs a token") {
 }
 
 TEST_CASE("an answer keeps its order when threads take turns at it") {
-  Fixture f;
+  FakeService f;
   f.service->add_page("/turns", true, [](const http::Request&, const std::shared_ptr<http::Exchange>& exchange) {
     exchange->start_events({});
     // Joined before the server's thread goes on: what it says comes second nevertheless.

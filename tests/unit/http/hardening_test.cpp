@@ -37,10 +37,10 @@ class Echo final : public http::Handler {
   std::atomic<int> closed{0};
 };
 
-struct Fixture {
+struct EchoServer {
   std::shared_ptr<Echo> echo = std::make_shared<Echo>();
   std::unique_ptr<http::Server> server;
-  explicit Fixture(http::Options options = {}) {
+  explicit EchoServer(http::Options options = {}) {
     auto started = http::Server::start(options, echo);
     REQUIRE(started);
     server = std::move(*started);
@@ -66,7 +66,7 @@ const std::string kGet = "GET /a HTTP/1.1\r\nHost: x\r\n";
 }  // namespace
 
 TEST_CASE("plain requests: keep-alive, close, HTTP/1.0, chunked bodies, pipelining") {
-  Fixture f;
+  EchoServer f;
   CHECK(f.ask(kGet + "\r\n", "GET /a []").status() == 200);
   CHECK(f.ask("POST /b?q=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", "POST /b [abc]").status() == 200);
   CHECK(f.ask("POST /b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", "POST /b [abc]").status() == 200);
@@ -79,7 +79,7 @@ TEST_CASE("plain requests: keep-alive, close, HTTP/1.0, chunked bodies, pipelini
 }
 
 TEST_CASE("smuggling: an ambiguous length is refused and the connection closed, so that no second request can hide") {
-  Fixture f;
+  EchoServer f;
   const std::string hidden = "GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n";
   const std::string cases[] = {
       "POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -120,7 +120,7 @@ TEST_CASE("smuggling: an ambiguous length is refused and the connection closed, 
 }
 
 TEST_CASE("limits: headers, bodies, refusal before the body is read") {
-  Fixture f({.max_header_bytes = 4096, .max_body_bytes = 1000});
+  EchoServer f({.max_header_bytes = 4096, .max_body_bytes = 1000});
   CHECK(f.ask("GET /a HTTP/1.1\r\nHost: x\r\nA: " + std::string(10'000, 'a') + "\r\n\r\n").status() == 431);
   CHECK(f.ask("GET /" + std::string(10'000, 'a') + " HTTP/1.1\r\n").status() == 431);
   CHECK(f.ask("POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n").status() == 413);
@@ -133,9 +133,9 @@ TEST_CASE("limits: headers, bodies, refusal before the body is read") {
 }
 
 TEST_CASE("slow loris: a request that trickles in is cut off, a silent connection too, and others are served meanwhile") {
-  Fixture f({.header_timeout = std::chrono::milliseconds(300),
-             .body_timeout = std::chrono::milliseconds(300),
-             .idle_timeout = std::chrono::milliseconds(300)});
+  EchoServer f({.header_timeout = std::chrono::milliseconds(300),
+                .body_timeout = std::chrono::milliseconds(300),
+                .idle_timeout = std::chrono::milliseconds(300)});
   RawClient slow_head(f.server->port()), slow_body(f.server->port()), silent(f.server->port());
   slow_head.send("GET /a HTTP/1.1\r\nHo");
   slow_body.send("POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nab");
@@ -147,7 +147,7 @@ TEST_CASE("slow loris: a request that trickles in is cut off, a silent connectio
 }
 
 TEST_CASE("too many connections: 503, and the others live on") {
-  Fixture f({.max_connections = 3});
+  EchoServer f({.max_connections = 3});
   std::vector<std::unique_ptr<RawClient>> held;
   for (int i = 0; i < 3; ++i) {
     held.push_back(std::make_unique<RawClient>(f.server->port()));
@@ -161,7 +161,7 @@ TEST_CASE("too many connections: 503, and the others live on") {
 }
 
 TEST_CASE("events: headers at once, comments while it is quiet, an end when the server stops; a client that leaves is noticed") {
-  Fixture f({.keep_alive = std::chrono::milliseconds(50)});
+  EchoServer f({.keep_alive = std::chrono::milliseconds(50)});
   RawClient stream(f.server->port());
   stream.send("GET /events HTTP/1.1\r\nHost: x\r\n\r\n");
   const std::string& got = stream.read_until(":\n\n");
@@ -194,7 +194,7 @@ TEST_CASE("events: headers at once, comments while it is quiet, an end when the 
 }
 
 TEST_CASE("large bodies of many at once are not kept without end; what was reserved for one is given back") {
-  Fixture f({.max_body_bytes = 1u << 20, .max_bodies_bytes = 2u << 20});
+  EchoServer f({.max_body_bytes = 1u << 20, .max_bodies_bytes = 2u << 20});
   const auto head = [](const std::string& length) { return "POST /b HTTP/1.1\r\nHost: x\r\n" + length + "\r\n\r\n"; };
   const std::string megabyte = head("Content-Length: 1048576"), chunked = head("Transfer-Encoding: chunked");
   for (int round = 0; round < 3; ++round) {
@@ -221,7 +221,7 @@ TEST_CASE("large bodies of many at once are not kept without end; what was reser
 }
 
 TEST_CASE("a client that does not read its stream is cut off at the bound") {
-  Fixture f({.max_unsent_bytes = 1u << 20});
+  EchoServer f({.max_unsent_bytes = 1u << 20});
   RawClient stream(f.server->port());
   stream.send("GET /events HTTP/1.1\r\nHost: x\r\n\r\n");
   stream.read_until("data: one");
@@ -235,7 +235,7 @@ TEST_CASE("a client that does not read its stream is cut off at the bound") {
 }
 
 TEST_CASE("an address that cannot be bound, or is none, is an error that names it") {
-  Fixture f;
+  EchoServer f;
   auto again = http::Server::start({.port = f.server->port()}, f.echo);
   REQUIRE_FALSE(again);
   CHECK(again.error().message.find(std::to_string(f.server->port())) != std::string::npos);

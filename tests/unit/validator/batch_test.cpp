@@ -7,12 +7,13 @@
 #include "core/program/lower.h"
 #include "core/program/validator.h"
 #include "tests/unit/program/specs.h"
+#include "tests/unit/validator/rules.h"
 
 using namespace amk;
 
 namespace {
 
-Program lowered() {
+Program lowered_batch() {
   const ModelSpec spec = test::fixture_shapes()[2];  // llama-gqa: two kv heads
   LoweringTarget target{12, 232448, 256, {}};
   target.batch = 3;
@@ -22,14 +23,13 @@ Program lowered() {
   return std::move(*program);
 }
 
-std::string with(const std::function<void(Program&)>& change) {
-  Program p = lowered();
+std::string rule_with(const std::function<void(Program&)>& change) {
+  Program p = lowered_batch();
   change(p);
-  const Validation v = validate(p);
-  return v.valid() ? "valid" : v.rejection->rule;
+  return test::rule_of(p, Footprints::Check);
 }
 
-Task& find(Program& p, Opcode op, int seq = 0) {
+Task& batch_task(Program& p, Opcode op, int seq = 0) {
   for (Task& t : p.tasks)
     if (t.op == op && t.seq == seq) return t;
   REQUIRE(false);
@@ -46,21 +46,22 @@ void move(Program& p, Region& r, int sequences) {
 }  // namespace
 
 TEST_CASE("a batch as lowering makes it is valid") {
-  CHECK(with([](Program&) {}) == "valid");
+  CHECK(rule_with([](Program&) {}) == "valid");
 }
 
 TEST_CASE("attention of one sequence with another's query, cache or partial") {
-  for (std::size_t i = 0; i < 3; ++i) CHECK(with([i](Program& p) { move(p, find(p, Opcode::AttentionTile, 1).reads[i], 1); }) == "footprint");
-  CHECK(with([](Program& p) { move(p, find(p, Opcode::AttentionTile, 1).writes[0], -1); }) == "footprint");
-  CHECK(with([](Program& p) { find(p, Opcode::AttentionTile, 1).seq = 2; }) == "footprint");
-  CHECK(with([](Program& p) { find(p, Opcode::AttentionTile, 1).seq = 3; }) == "footprint");
-  CHECK(with([](Program& p) { find(p, Opcode::AttentionTile, 1).seq = -1; }) == "footprint");
+  for (std::size_t i = 0; i < 3; ++i)
+    CHECK(rule_with([i](Program& p) { move(p, batch_task(p, Opcode::AttentionTile, 1).reads[i], 1); }) == "footprint");
+  CHECK(rule_with([](Program& p) { move(p, batch_task(p, Opcode::AttentionTile, 1).writes[0], -1); }) == "footprint");
+  CHECK(rule_with([](Program& p) { batch_task(p, Opcode::AttentionTile, 1).seq = 2; }) == "footprint");
+  CHECK(rule_with([](Program& p) { batch_task(p, Opcode::AttentionTile, 1).seq = 3; }) == "footprint");
+  CHECK(rule_with([](Program& p) { batch_task(p, Opcode::AttentionTile, 1).seq = -1; }) == "footprint");
 }
 
 TEST_CASE("argmax from or to another sequence's place") {
-  CHECK(with([](Program& p) { move(p, find(p, Opcode::Argmax, 2).writes[0], -1); }) == "footprint");
-  CHECK(with([](Program& p) { move(p, find(p, Opcode::Argmax, 1).reads[0], 1); }) == "footprint");
-  CHECK(with([](Program& p) { find(p, Opcode::Argmax, 1).seq = 0; }) == "footprint");
+  CHECK(rule_with([](Program& p) { move(p, batch_task(p, Opcode::Argmax, 2).writes[0], -1); }) == "footprint");
+  CHECK(rule_with([](Program& p) { move(p, batch_task(p, Opcode::Argmax, 1).reads[0], 1); }) == "footprint");
+  CHECK(rule_with([](Program& p) { batch_task(p, Opcode::Argmax, 1).seq = 0; }) == "footprint");
 }
 
 TEST_CASE("a cache row appended to another sequence's cache, a row twice, a row never") {
@@ -70,27 +71,28 @@ TEST_CASE("a cache row appended to another sequence's cache, a row twice, a row 
         if (p.buffers[static_cast<std::size_t>(t.writes[i].buffer)].space == Space::Kv) return change(t, i);
     REQUIRE(false);
   };
-  CHECK(with([&](Program& p) { append(p, [&](Task& t, std::size_t i) { move(p, t.writes[i], 1); }); }) == "footprint");
-  CHECK(with([&](Program& p) { append(p, [](Task& t, std::size_t i) { t.writes.erase(t.writes.begin() + static_cast<std::ptrdiff_t>(i)); }); }) ==
-        "footprint");
-  CHECK(with([&](Program& p) { append(p, [](Task& t, std::size_t i) { t.writes.push_back(t.writes[i]); }); }) == "footprint");
+  CHECK(rule_with([&](Program& p) { append(p, [&](Task& t, std::size_t i) { move(p, t.writes[i], 1); }); }) == "footprint");
+  CHECK(rule_with([&](Program& p) {
+          append(p, [](Task& t, std::size_t i) { t.writes.erase(t.writes.begin() + static_cast<std::ptrdiff_t>(i)); });
+        }) == "footprint");
+  CHECK(rule_with([&](Program& p) { append(p, [](Task& t, std::size_t i) { t.writes.push_back(t.writes[i]); }); }) == "footprint");
 }
 
 TEST_CASE("one sequence's attention that does not wait") {
-  CHECK(with([](Program& p) { find(p, Opcode::AttentionTile, 2).waits.clear(); }) == "raw");
-  CHECK(with([](Program& p) { find(p, Opcode::Argmax, 1).waits.clear(); }) == "raw");
+  CHECK(rule_with([](Program& p) { batch_task(p, Opcode::AttentionTile, 2).waits.clear(); }) == "raw");
+  CHECK(rule_with([](Program& p) { batch_task(p, Opcode::Argmax, 1).waits.clear(); }) == "raw");
 }
 
 TEST_CASE("splits that nobody takes, or that tasks of a batch take twice") {
-  CHECK(with([](Program& p) { p.attention.split_step += 1; }) == "footprint");
-  CHECK(with([](Program& p) { p.attention.split_step = 0; }) == "footprint");
-  CHECK(with([](Program& p) { p.attention.split_step = p.attention.splits + 1; }) == "footprint");
-  CHECK(with([](Program& p) { find(p, Opcode::AttentionTile, 1).split = p.attention.split_step; }) == "footprint");
+  CHECK(rule_with([](Program& p) { p.attention.split_step += 1; }) == "footprint");
+  CHECK(rule_with([](Program& p) { p.attention.split_step = 0; }) == "footprint");
+  CHECK(rule_with([](Program& p) { p.attention.split_step = p.attention.splits + 1; }) == "footprint");
+  CHECK(rule_with([](Program& p) { batch_task(p, Opcode::AttentionTile, 1).split = p.attention.split_step; }) == "footprint");
 }
 
 TEST_CASE("a batch of none or of too many") {
-  CHECK(with([](Program& p) { p.batch = 0; }) == "malformed");
-  CHECK(with([](Program& p) { p.batch = 9; }) == "malformed");
-  CHECK(with([](Program& p) { p.batch = 2; }) == "footprint");
-  CHECK(with([](Program& p) { p.batch = 1; }) == "footprint");
+  CHECK(rule_with([](Program& p) { p.batch = 0; }) == "malformed");
+  CHECK(rule_with([](Program& p) { p.batch = 9; }) == "malformed");
+  CHECK(rule_with([](Program& p) { p.batch = 2; }) == "footprint");
+  CHECK(rule_with([](Program& p) { p.batch = 1; }) == "footprint");
 }

@@ -7,6 +7,7 @@
 #include "core/program/lower.h"
 #include "core/program/validator.h"
 #include "tests/unit/program/specs.h"
+#include "tests/unit/validator/rules.h"
 
 using namespace amk;
 
@@ -19,12 +20,9 @@ Program lowered(const ScheduleConfig& config = {}) {
   return std::move(*program);
 }
 
-std::string rule_of(const Program& p) {
-  const Validation v = validate(p);
-  return v.valid() ? "valid" : v.rejection->rule;
-}
+std::string checked_rule(const Program& p) { return test::rule_of(p, Footprints::Check); }
 
-Task* find(Program& p, Opcode op, Matrix matrix = Matrix::None) {
+Task* find_task(Program& p, Opcode op, Matrix matrix = Matrix::None) {
   for (Task& t : p.tasks)
     if (t.op == op && t.matrix == matrix) return &t;
   return nullptr;
@@ -33,7 +31,7 @@ Task* find(Program& p, Opcode op, Matrix matrix = Matrix::None) {
 std::string with(const std::function<void(Program&)>& change, const ScheduleConfig& config = {}) {
   Program p = lowered(config);
   change(p);
-  return rule_of(p);
+  return checked_rule(p);
 }
 
 ScheduleConfig unfused() {
@@ -45,8 +43,8 @@ ScheduleConfig unfused() {
 }  // namespace
 
 TEST_CASE("lowered programs pass with everything fused and with nothing fused") {
-  CHECK(rule_of(lowered()) == "valid");
-  CHECK(rule_of(lowered(unfused())) == "valid");
+  CHECK(checked_rule(lowered()) == "valid");
+  CHECK(checked_rule(lowered(unfused())) == "valid");
 }
 
 TEST_CASE("a program of no known model is refused") {
@@ -58,25 +56,25 @@ TEST_CASE("a program of no known model is refused") {
 }
 
 TEST_CASE("reads narrower than the opcode needs, which no interleaving can show") {
-  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::O)->reads[0].end -= 4; }) == "footprint");    // the vector
-  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::Down)->reads.pop_back(); }) == "footprint");  // the residual
-  CHECK(with([](Program& p) { find(p, Opcode::AttentionTile)->reads[1].end -= 128; }) == "footprint");    // the last position
-  CHECK(with([](Program& p) { find(p, Opcode::Argmax)->row_end -= 1; }) == "footprint");
-  CHECK(with([](Program& p) { find(p, Opcode::SiluMul)->reads[1] = find(p, Opcode::SiluMul)->reads[0]; }, unfused()) == "footprint");
+  CHECK(with([](Program& p) { find_task(p, Opcode::Gemv, Matrix::O)->reads[0].end -= 4; }) == "footprint");    // the vector
+  CHECK(with([](Program& p) { find_task(p, Opcode::Gemv, Matrix::Down)->reads.pop_back(); }) == "footprint");  // the residual
+  CHECK(with([](Program& p) { find_task(p, Opcode::AttentionTile)->reads[1].end -= 128; }) == "footprint");    // the last position
+  CHECK(with([](Program& p) { find_task(p, Opcode::Argmax)->row_end -= 1; }) == "footprint");
+  CHECK(with([](Program& p) { find_task(p, Opcode::SiluMul)->reads[1] = find_task(p, Opcode::SiluMul)->reads[0]; }, unfused()) == "footprint");
 }
 
 TEST_CASE("rows, heads and splits that disagree with the regions") {
-  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::GateUp)->row_end += 8; }) == "footprint");
-  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::LmHead)->row_begin = -8; }) == "footprint");
-  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::LmHead)->row_end = 1 << 30; }) == "footprint");
-  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::LmHead)->partial += 1; }) == "footprint");
-  CHECK(with([](Program& p) { find(p, Opcode::AttentionTile)->head ^= 1; }) == "footprint");
-  CHECK(with([](Program& p) { find(p, Opcode::AttentionTile)->head = -1; }) == "footprint");
-  CHECK(with([](Program& p) { find(p, Opcode::AttentionTile)->split ^= 1; }) == "footprint");
-  CHECK(with([](Program& p) { find(p, Opcode::AttentionTile)->splits = 1 << 20; }) == "footprint");
-  CHECK(with([](Program& p) { find(p, Opcode::Rope)->row_begin += 1; }, unfused()) == "footprint");
-  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::Down)->layer = 1; }) == "footprint");
-  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::Down)->fused |= kFusedNorm; }) == "footprint");
+  CHECK(with([](Program& p) { find_task(p, Opcode::Gemv, Matrix::GateUp)->row_end += 8; }) == "footprint");
+  CHECK(with([](Program& p) { find_task(p, Opcode::Gemv, Matrix::LmHead)->row_begin = -8; }) == "footprint");
+  CHECK(with([](Program& p) { find_task(p, Opcode::Gemv, Matrix::LmHead)->row_end = 1 << 30; }) == "footprint");
+  CHECK(with([](Program& p) { find_task(p, Opcode::Gemv, Matrix::LmHead)->partial += 1; }) == "footprint");
+  CHECK(with([](Program& p) { find_task(p, Opcode::AttentionTile)->head ^= 1; }) == "footprint");
+  CHECK(with([](Program& p) { find_task(p, Opcode::AttentionTile)->head = -1; }) == "footprint");
+  CHECK(with([](Program& p) { find_task(p, Opcode::AttentionTile)->split ^= 1; }) == "footprint");
+  CHECK(with([](Program& p) { find_task(p, Opcode::AttentionTile)->splits = 1 << 20; }) == "footprint");
+  CHECK(with([](Program& p) { find_task(p, Opcode::Rope)->row_begin += 1; }, unfused()) == "footprint");
+  CHECK(with([](Program& p) { find_task(p, Opcode::Gemv, Matrix::Down)->layer = 1; }) == "footprint");
+  CHECK(with([](Program& p) { find_task(p, Opcode::Gemv, Matrix::Down)->fused |= kFusedNorm; }) == "footprint");
 }
 
 TEST_CASE("a split that sleeps where it has keys, or wakes where it has none") {
@@ -96,26 +94,26 @@ TEST_CASE("a split that sleeps where it has keys, or wakes where it has none") {
               for (Region& r : *list) r.pos_lo = to;
           }) == "footprint");
   }
-  CHECK(with([](Program& p) { find(p, Opcode::Gemv, Matrix::O)->pos_lo = 1; }) == "footprint");
+  CHECK(with([](Program& p) { find_task(p, Opcode::Gemv, Matrix::O)->pos_lo = 1; }) == "footprint");
 }
 
 TEST_CASE("weights of another layer, and caches in each other's place") {
   CHECK(with([](Program& p) {
-          Task* t = find(p, Opcode::Gemv, Matrix::Down);
+          Task* t = find_task(p, Opcode::Gemv, Matrix::Down);
           for (std::size_t b = 0; b < p.buffers.size(); ++b)
             if (p.buffers[b].name == "L1.down.w")
               for (Region& r : t->reads)
                 if (p.buffers[static_cast<std::size_t>(r.buffer)].name == "L0.down.w") r.buffer = static_cast<BufferId>(b);
         }) == "footprint");
   CHECK(with([](Program& p) {
-          Task* t = find(p, Opcode::AttentionTile);
+          Task* t = find_task(p, Opcode::AttentionTile);
           std::swap(t->reads[1].buffer, t->reads[2].buffer);
         }) == "footprint");
 }
 
 TEST_CASE("the witness names the task, the buffer and the bytes") {
   Program p = lowered();
-  find(p, Opcode::Gemv, Matrix::O)->reads[0].end -= 4;
+  find_task(p, Opcode::Gemv, Matrix::O)->reads[0].end -= 4;
   const Validation v = validate(p);
   REQUIRE(!v.valid());
   CHECK(v.rejection->witness.at("buffer") == "L0.attn");

@@ -4,16 +4,13 @@
 #include "core/base/json.h"
 #include "core/program/validator.h"
 #include "tests/support/programs/program_builder.h"
+#include "tests/unit/validator/rules.h"
 
 using namespace amk;
 using amk::testing::ProgramBuilder;
+using test::rule_of;
 
 namespace {
-
-std::string rule_of(const Program& p) {
-  const Validation v = validate(p, Footprints::Trust);
-  return v.valid() ? "valid" : v.rejection->rule;
-}
 
 Task& task(Program& p, TaskId id) { return p.tasks[static_cast<std::size_t>(id)]; }
 

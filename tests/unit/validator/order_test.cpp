@@ -9,9 +9,11 @@
 #include "core/program/validator.h"
 #include "tests/support/programs/program_builder.h"
 #include "tests/unit/program/specs.h"
+#include "tests/unit/validator/rules.h"
 
 using namespace amk;
 using amk::testing::ProgramBuilder;
+using test::rule_of;
 
 namespace {
 
@@ -27,11 +29,6 @@ struct Pair {
   Program program = b.finish();
   Task& task(TaskId id) { return program.tasks[static_cast<std::size_t>(id)]; }
 };
-
-std::string rule_of(const Program& p) {
-  const Validation v = validate(p, Footprints::Trust);
-  return v.valid() ? "valid" : v.rejection->rule;
-}
 
 }  // namespace
 

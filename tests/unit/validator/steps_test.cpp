@@ -16,7 +16,7 @@ using amk::testing::find_break;
 
 namespace {
 
-Program lowered(int batch = 1, int sms = 5) {
+Program lowered_steps(int batch = 1, int sms = 5) {
   const ModelSpec spec = test::fixture_shapes()[2];  // llama-gqa: two layers, two kv heads
   LoweringTarget target{sms, 232448, 256, {}};
   target.batch = batch;
@@ -28,14 +28,14 @@ Program lowered(int batch = 1, int sms = 5) {
   return std::move(*program);
 }
 
-Task& find(Program& p, Opcode op, Matrix matrix = Matrix::None) {
+Task& step_task(Program& p, Opcode op, Matrix matrix = Matrix::None) {
   for (Task& t : p.tasks)
     if (t.op == op && t.matrix == matrix) return t;
   REQUIRE(false);
   return p.tasks.front();
 }
 
-CounterId signal_of(Program& p, Opcode op, Matrix matrix = Matrix::None) { return find(p, op, matrix).signal; }
+CounterId signal_of(Program& p, Opcode op, Matrix matrix = Matrix::None) { return step_task(p, op, matrix).signal; }
 
 // Every edge from the step before.
 void for_step_edges(Program& p, const std::function<void(Task&, Wait&)>& change) {
@@ -57,7 +57,7 @@ Judged judge(const Program& p) {
 
 // `rules`: one of which refuses it.
 void refused(const char* what, const std::function<void(Program&)>& change, std::initializer_list<const char*> rules, bool broken = true) {
-  Program p = lowered();
+  Program p = lowered_steps();
   change(p);
   const Judged seen = judge(p);
   CAPTURE(what);
@@ -73,7 +73,7 @@ TEST_CASE("steps of one launch as lowering makes them are valid, and the adversa
     for (const int sms : {1, 2, 5, 12}) {
       CAPTURE(batch);
       CAPTURE(sms);
-      const Judged seen = judge(lowered(batch, sms));
+      const Judged seen = judge(lowered_steps(batch, sms));
       CHECK(seen.rule == "valid");
       CHECK_FALSE(seen.broken);
     }
@@ -94,7 +94,7 @@ TEST_CASE("the token's edge dropped: the next step would embed what is not there
   refused(
       "the argmax does not say that the step is over",
       [](Program& p) {
-        Task& t = find(p, Opcode::Argmax);
+        Task& t = step_task(p, Opcode::Argmax);
         --p.counters[static_cast<std::size_t>(t.signal)].fan_in;
         t.signal = kNone;
       },
@@ -130,8 +130,8 @@ TEST_CASE("storage used again a step later, while this step may still read it") 
           [](Program& p) {
             const CounterId scored = signal_of(p, Opcode::Gemv, Matrix::LmHead);
             for_step_edges(p, [&](Task&, Wait& w) { w.counter = scored; });
-            Buffer& x0 = p.buffers[static_cast<std::size_t>(find(p, Opcode::Embed).writes[0].buffer)];
-            const Buffer& partials = p.buffers[static_cast<std::size_t>(find(p, Opcode::Argmax).reads[0].buffer)];
+            Buffer& x0 = p.buffers[static_cast<std::size_t>(step_task(p, Opcode::Embed).writes[0].buffer)];
+            const Buffer& partials = p.buffers[static_cast<std::size_t>(step_task(p, Opcode::Argmax).reads[0].buffer)];
             Storage& page = p.storages[static_cast<std::size_t>(partials.storage)];
             page.bytes = std::max(page.bytes, partials.offset + x0.bytes);
             x0.storage = partials.storage;
@@ -153,17 +153,17 @@ TEST_CASE("the cache: a row appended and read again in the next step is ordered 
 }
 
 TEST_CASE("the token written where nothing reads it, or at some positions only") {
-  Program p = lowered();
-  find(p, Opcode::Argmax).writes[0].pos_lo = 1;
+  Program p = lowered_steps();
+  step_task(p, Opcode::Argmax).writes[0].pos_lo = 1;
   CHECK_FALSE(validate(p).valid());
-  p = lowered();
+  p = lowered_steps();
   p.step_sync = StepSync::Launch;  // an input that a launch must not write, and edges from a step that launches order
   CHECK_FALSE(validate(p).valid());
-  p = lowered(3);
+  p = lowered_steps(3);
   for (Task& t : p.tasks)
     if (t.op == Opcode::Argmax && t.seq == 2) std::swap(t.writes[0].begin, t.writes[0].end);
   CHECK_FALSE(validate(p).valid());
-  p = lowered(3);
+  p = lowered_steps(3);
   std::vector<Task*> argmaxes;
   for (Task& t : p.tasks)
     if (t.op == Opcode::Argmax) argmaxes.push_back(&t);
@@ -173,7 +173,7 @@ TEST_CASE("the token written where nothing reads it, or at some positions only")
 }
 
 TEST_CASE("counters' range holds for steps of one launch as for launches") {
-  Program p = lowered();
+  Program p = lowered_steps();
   ++p.max_steps;
   CHECK(validate(p).rejection->rule == "counter-overflow");
 }
