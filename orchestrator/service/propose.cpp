@@ -10,6 +10,7 @@
 #include "core/base/json.h"
 #include "core/base/parallel.h"
 #include "orchestrator/campaign/knob_importance.h"
+#include "orchestrator/service/fit_reply.h"
 #include "orchestrator/service/impl.h"
 #include "orchestrator/service/suggestions.h"
 #include "orchestrator/strategy/archive.h"
@@ -90,24 +91,6 @@ std::string number_text(double v) {
 }
 
 double rounded(double us) { return std::round(us * 1000) / 1000; }  // nanoseconds: what is shown, not what is stored
-
-// Agents read all of it: under 8 KB whatever the space is. What was tried goes first, the space and the suggestions stay.
-void fit_reply(Json& out) {
-  constexpr std::size_t kReplyLimit = 8100;
-  Json& around = out["tried"]["around_incumbent"];
-  while (out.dump().size() > kReplyLimit && !around.empty()) around.erase(around.size() - 1);
-  if (out.dump().size() > kReplyLimit && out.contains("tuned")) out["tuned"].erase("longer_contexts");
-  if (out.contains("tuned") && out["tuned"].empty()) out.erase("tuned");
-  Json& knobs = out["knobs_that_matter"];
-  while (out.dump().size() > kReplyLimit && knobs.size() > 1) knobs.erase(knobs.size() - 1);
-  // With a long incumbent and long suggestions: an earlier measurement is of least use to who has found something better than the default.
-  if (out.dump().size() > kReplyLimit && out["incumbent_is"] == "best") out.erase("tuned");
-  // The names of switches say what they join; their meanings stand in the schema.
-  if (out.dump().size() > kReplyLimit)
-    for (Json& knob : out["search_space"]["knobs"])
-      if (knob.value("kind", "") == "boolean") knob.erase("meaning");
-  while (out.dump().size() > kReplyLimit && out["suggestions"].size() > 1) out["suggestions"].erase(out["suggestions"].size() - 1);
-}
 
 Json knob_importance(const SearchSpace& space, const std::vector<Tried>& tried) {
   constexpr std::size_t kShown = 5;
