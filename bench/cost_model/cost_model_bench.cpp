@@ -1,9 +1,11 @@
 // The cost model against what was measured. bench_cost_model [--gpu h200] [--measured FILE] [--fit STEPS] [--stages 1]
 // --stages 1: of each model's first row and of those that were traced, how far each kind of instruction moves the end of the step.
 // FILE: one JSON object a line: {"model", "base": config, "knob" and "value" (one knob of the base moved; may be absent), "us", "position";
-// "stages_us" of a traced step; "read_gbs" of the card}. Prints one JSON object a row, then one a model: Spearman's rank correlation, median and
-// worst error, and how slow, measured, the config is that the model likes best. --folds K: every row as constants fitted to the others, K at a time
-// apart, predict it. --fit: least squares over the constants, or those whose names begin with --only PREFIX, so many steps; prints them.
+// "stages_us" of a traced step; "read_gbs" of the card; "max_seq", where it was not 512; "less_us": what today's kernels take less than those of
+// then; "search": of which search it is an evaluation, among whose rows alone it is ranked; "held_out": the fit does not see it}; without --measured
+// measured/GPU.jsonl and measured/GPU-searches.jsonl. Prints one JSON object a row, then one a model and search: Spearman's rank correlation, median
+// and worst error, and how slow, measured, the config is that the model likes best. --folds K: every row as constants fitted to the others, K at a
+// time apart, predict it. --fit: least squares over the constants, or those whose names begin with --only PREFIX, so many steps; prints them.
 // --sample MODEL --from FILE [--count N] [--seed S]: what to measure next, for bench_decode: the first config of FILE ({"name", "config"} a line),
 // each of its knobs moved alone but where that is predicted to take twice as long, and N configs two to four moves from any of FILE's within 15% of
 // the fastest.
@@ -35,15 +37,21 @@ using namespace amk;
 
 namespace {
 
+constexpr double kStages = 4;
+constexpr double kTraceUs =
+    0.1;  // a stage is longer where its blocks write marks: a traced step takes 0.05 to 0.28 µs a stage more than it does without
+
 struct Row {
   std::string model, name;
+  bool held_out = false;
+  std::string group;  // what its rank is among: the rows of its model, or of one search
   ScheduleConfig config;
   Program program;
   std::vector<Program> shorter;             // the same of few layers, for the fit: layers are alike
   double full_over_shorter = 1;             // predictions, at the constants where the fit begins
   double measured_us = 0, best_us = 0;      // best: the fastest row of the model
   double weight = 1;                        // so that each model counts as much …
-  double stage_weight = 0;                  // … and each of its stages a tenth of that, of the first traced row (its best) two
+  double stage_weight = 0;                  // … and all of its stages kStages of that
   std::map<std::string, double> stages_us;  // of one traced step, where it was traced: see stages_of
   int position = 0;
   GpuTarget target;  // with the read bandwidth of the card that ran it, where that was measured
@@ -78,21 +86,26 @@ std::map<std::string, double> stages_of(const Row& row, const Program& program, 
     reached = end;
   }
   std::map<std::string, double> stages;
-  for (auto& [kind, us] : kinds) stages[kind] = median(us);
+  for (auto& [kind, us] : kinds) stages[kind] = median(us) + kTraceUs;
   return stages;
 }
 
-Result<std::vector<Row>> read_rows(const std::string& path, const GpuTarget& target, const Resources& resources) {
+Result<std::vector<Row>> read_rows(const std::vector<std::string>& paths, const GpuTarget& target, const Resources& resources) {
+  std::vector<Json> lines;
+  for (const std::string& path : paths) {
+    std::ifstream in(path);
+    if (!in) return fail(ErrorKind::NotFound, "cannot read " + path);
+    for (std::string line; std::getline(in, line);) {
+      AMK_TRY(json, parse_json(line, path));
+      lines.push_back(std::move(json));
+    }
+  }
   std::vector<Row> rows;
-  std::ifstream in(path);
-  if (!in) return fail(ErrorKind::NotFound, "cannot read " + path);
-  std::string line;
-  while (std::getline(in, line)) {
-    AMK_TRY(json, parse_json(line, path));
+  for (const Json& json : lines) {
     Row row;
     row.model = json.at("model").get<std::string>();
     AMK_TRY(ref, resolve_model(row.model, ModelSources::from_environment(resources.config())));
-    const SearchSpace space = megakernel_space(ref.spec, target, 1, Choices::All);
+    const SearchSpace space = megakernel_space(ref.spec, target, ref.batch, Choices::All);
     AMK_TRY(config, parse_schedule_config(json.at("base")));
     row.name = "base";
     if (json.contains("knob")) {
@@ -110,14 +123,17 @@ Result<std::vector<Row>> read_rows(const std::string& path, const GpuTarget& tar
     row.config = config;
     if (json.contains("name")) row.name = json.at("name").get<std::string>();
     if (json.contains("stages_us")) row.stages_us = json.at("stages_us").get<std::map<std::string, double>>();
+    row.held_out = json.value("held_out", false);
+    row.group = json.contains("search") ? row.model + ", search " + json.at("search").get<std::string>() : row.model;
     row.position = json.at("position").get<int>();
     row.target = target;
     row.target.read_bandwidth_gbs = json.value("read_gbs", target.read_bandwidth_gbs);
-    row.measured_us = json.at("us").get<double>();
+    row.measured_us = json.at("us").get<double>() - json.value("less_us", 0.0);
     LoweringTarget lowering;
     lowering.sm_count = target.sm_count;
     lowering.smem_optin_bytes = target.smem_optin_bytes;
-    lowering.max_seq = 512;
+    lowering.max_seq = json.value("max_seq", 512);
+    lowering.batch = ref.batch;
     AMK_TRY(program, lower(ref.spec, config, lowering, gpu_format(ref.spec.dtype)));
     row.program = std::move(program);
     for (const int layers : {2, 5}) {
@@ -130,16 +146,15 @@ Result<std::vector<Row>> read_rows(const std::string& path, const GpuTarget& tar
   }
   for (Row& row : rows) {
     row.best_us = row.measured_us;
-    double of_model = 0, traced = 0;
-    const Row* first = nullptr;
+    double of_model = 0, stages = 0;
     for (const Row& other : rows) {
-      if (other.model != row.model) continue;
+      if (other.model != row.model || other.held_out) continue;
       row.best_us = std::min(row.best_us, other.measured_us);
       ++of_model;
-      if (!other.stages_us.empty() && traced++ == 0) first = &other;
+      stages += static_cast<double>(other.stages_us.size());
     }
     row.weight = 1.0 / of_model;
-    row.stage_weight = &row == first ? 0.2 : 0.1 / std::max(1.0, traced);
+    row.stage_weight = kStages / std::max(1.0, stages);
   }
   return rows;
 }
@@ -147,8 +162,9 @@ Result<std::vector<Row>> read_rows(const std::string& path, const GpuTarget& tar
 constexpr double kUsual = 0.03;   // log error up to which it counts squared, and beyond which no more than by its size: what the timeline cannot know
                                   // must not pull on everything else …
 constexpr double kLargest = 0.5;  // … and beyond this no more at all
-constexpr double kUsualStage = 0.06;  // likewise of a stage
-constexpr double kPrior = 0.02;       // weight of each constant's distance (log) from where the fit began: what no row tells stays there
+constexpr double kUsualStage = 0.06;    // likewise of a stage, whose layers differ by …
+constexpr double kAllowedStage = 0.05;  // … so much, which counts nothing
+constexpr double kPrior = 0.02;         // weight of each constant's distance (log) from where the fit began: what no row tells stays there
 
 // Which rows are simulated: of those of a model that the constants at hand cannot tell apart (knobs that the timeline does not know), the first.
 std::vector<std::size_t> representatives(const std::vector<Row>& rows, const CostConstants& constants) {
@@ -173,14 +189,16 @@ std::vector<double> residuals(const std::vector<Row>& rows, const std::vector<st
   std::vector<double> out;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Row& row = rows[i];
-    const bool counts = used.empty() || used[i];
-    const auto add = [&](double predicted, double measured, double weight, double usual) {
-      const double error = std::clamp(std::log(predicted / measured), -kLargest, kLargest) / usual;
+    const bool counts = !row.held_out && (used.empty() || used[i]);
+    const auto add = [&](double predicted, double measured, double weight, double usual, double allowed) {
+      const double off = std::clamp(std::log(predicted / measured), -kLargest, kLargest);
+      const double error = std::copysign(std::max(0.0, std::abs(off) - allowed), off) / usual;
       out.push_back(counts ? std::copysign(std::sqrt(weight * 2 * (std::sqrt(1 + error * error) - 1)) * usual, error) : 0.0);
     };
-    add(us[as[i]], row.measured_us, row.weight * std::pow(row.best_us / row.measured_us, 2), kUsual);
+    add(us[as[i]], row.measured_us, row.weight * row.best_us / row.measured_us, kUsual, 0.0);
     for (const auto& [kind, traced] : row.stages_us)
-      if (const auto at = stages[i].find(kind); at != stages[i].end()) add(std::max(at->second, 1e-3), traced, row.stage_weight, kUsualStage);
+      if (const auto at = stages[i].find(kind); at != stages[i].end())
+        add(std::max(at->second, 1e-3), traced, row.stage_weight, kUsualStage, kAllowedStage);
   }
   return out;
 }
@@ -189,40 +207,47 @@ struct Constant {
   const char* name;
   double CostConstants::*member;
 };
-constexpr Constant kConstants[] = {{"launch_us", &CostConstants::launch_us},
-                                   {"task_us", &CostConstants::task_us},
-                                   {"task_us_per_warp", &CostConstants::task_us_per_warp},
-                                   {"step_us", &CostConstants::step_us},
-                                   {"turn_us", &CostConstants::turn_us},
-                                   {"unhoisted_us", &CostConstants::unhoisted_us},
-                                   {"norm_us", &CostConstants::norm_us},
-                                   {"consume_bytes_per_clock_warp", &CostConstants::consume_bytes_per_clock_warp},
-                                   {"shared_bytes_per_clock", &CostConstants::shared_bytes_per_clock},
-                                   {"fma_share", &CostConstants::fma_share},
-                                   {"attention_bytes_per_clock_warp", &CostConstants::attention_bytes_per_clock_warp},
-                                   {"attention_us", &CostConstants::attention_us},
-                                   {"l2_bytes_per_clock_sm", &CostConstants::l2_bytes_per_clock_sm},
-                                   {"confirmed_hop", &CostConstants::confirmed_hop},
-                                   {"flagged_hop", &CostConstants::flagged_hop},
-                                   {"flagged_traffic", &CostConstants::flagged_traffic},
-                                   {"max_load", &CostConstants::max_load},
-                                   {"hop_scale", &CostConstants::hop_scale},
-                                   {"hop_exponent", &CostConstants::hop_exponent},
-                                   {"idle_hop_us", &CostConstants::idle_hop_us},
-                                   {"registers_wanted", &CostConstants::registers_wanted},
-                                   {"spill_exponent", &CostConstants::spill_exponent},
-                                   {"stream_share", &CostConstants::stream_share},
-                                   {"lag_settles_us", &CostConstants::lag_settles_us},
-                                   {"lag_us", &CostConstants::lag_us},
-                                   {"load_latency_us", &CostConstants::load_latency_us},
-                                   {"cpasync_share", &CostConstants::cpasync_share},
-                                   {"slices_task_us", &CostConstants::slices_task_us},
-                                   {"slices_group_us", &CostConstants::slices_group_us},
-                                   {"slices_block_us", &CostConstants::slices_block_us},
-                                   {"slices_hop", &CostConstants::slices_hop},
-                                   {"slices_spill", &CostConstants::slices_spill},
-                                   {"attention_o_us", &CostConstants::attention_o_us},
-                                   {"attention_o_round_us", &CostConstants::attention_o_round_us}};
+constexpr Constant kConstants[] = {
+    {"launch_us", &CostConstants::launch_us},
+    {"task_us", &CostConstants::task_us},
+    {"task_us_per_warp", &CostConstants::task_us_per_warp},
+    {"step_us", &CostConstants::step_us},
+    {"turn_us", &CostConstants::turn_us},
+    {"last_turn_us", &CostConstants::last_turn_us},
+    {"unhoisted_us", &CostConstants::unhoisted_us},
+    {"norm_us", &CostConstants::norm_us},
+    {"consume_bytes_per_clock_warp", &CostConstants::consume_bytes_per_clock_warp},
+    {"shared_bytes_per_clock", &CostConstants::shared_bytes_per_clock},
+    {"attention_bytes_per_clock_warp", &CostConstants::attention_bytes_per_clock_warp},
+    {"attention_us", &CostConstants::attention_us},
+    {"merge_us", &CostConstants::merge_us},
+    {"ring_attention_bytes_per_clock", &CostConstants::ring_attention_bytes_per_clock},
+    {"append_us", &CostConstants::append_us},
+    {"flagged_row_us", &CostConstants::flagged_row_us},
+    {"flagged_row_looks", &CostConstants::flagged_row_looks},
+    {"confirmed_us_per_kb", &CostConstants::confirmed_us_per_kb},
+    {"slices_direct_us", &CostConstants::slices_direct_us},
+    {"slices_spill_us", &CostConstants::slices_spill_us},
+    {"slices_attention_spill_us", &CostConstants::slices_attention_spill_us},
+    {"slices_quad_us", &CostConstants::slices_quad_us},
+    {"l2_bytes_per_clock_sm", &CostConstants::l2_bytes_per_clock_sm},
+    {"lone_release_us", &CostConstants::lone_release_us},
+    {"confirmed_us", &CostConstants::confirmed_us},
+    {"flagged_us", &CostConstants::flagged_us},
+    {"packet_fetch", &CostConstants::packet_fetch},
+    {"busy_publish_us", &CostConstants::busy_publish_us},
+    {"flagged_traffic", &CostConstants::flagged_traffic},
+    {"max_load", &CostConstants::max_load},
+    {"hop_exponent", &CostConstants::hop_exponent},
+    {"sight_us", &CostConstants::sight_us},
+    {"busy_sight_us", &CostConstants::busy_sight_us},
+    {"load_latency_us", &CostConstants::load_latency_us},
+    {"cpasync_share", &CostConstants::cpasync_share},
+    {"slices_task_us", &CostConstants::slices_task_us},
+    {"slices_group_us", &CostConstants::slices_group_us},
+    {"slices_block_us", &CostConstants::slices_block_us},
+    {"slices_sight_us", &CostConstants::slices_sight_us},
+};
 
 // Levenberg and Marquardt's least squares over the constants' logarithms. `only`: constants whose names begin so; empty: all.
 CostConstants fit(std::vector<Row>& rows, int steps, const std::string& only, const std::vector<bool>& used = {}) {
@@ -372,9 +397,12 @@ Status run(std::map<std::string, std::string> args) {
   AMK_TRY(target, load_gpu_target(gpu, resources.config() / "gpus"));
   if (args.count("--sample") != 0)
     return print_sample(target, resources, args["--sample"], args["--from"], std::atoi(args["--count"].c_str()), std::atoi(args["--seed"].c_str()));
-  const std::string path =
-      args.count("--measured") != 0 ? args["--measured"] : std::string(AMK_SOURCE_DIR) + "/bench/cost_model/measured/" + gpu + ".jsonl";
-  AMK_TRY(rows, read_rows(path, target, resources));
+  std::vector<std::string> paths{args["--measured"]};
+  if (paths.front().empty()) {
+    const std::string measured = std::string(AMK_SOURCE_DIR) + "/bench/cost_model/measured/" + gpu;
+    paths = {measured + ".jsonl", measured + "-searches.jsonl"};
+  }
+  AMK_TRY(rows, read_rows(paths, target, resources));
   CostConstants constants;
   if (args.count("--fit") != 0 && args.count("--folds") == 0) {
     constants = fit(rows, std::atoi(args["--fit"].c_str()), args["--only"]);
@@ -395,9 +423,9 @@ Status run(std::map<std::string, std::string> args) {
   }
   std::map<std::string, std::vector<std::pair<double, double>>> by_model;  // measured, predicted
   for (const Row& row : rows) {
-    if (args.count("--stages") != 0 && (by_model.count(row.model) == 0 || !row.stages_us.empty())) print_stages(row, constants);
+    if (args.count("--stages") != 0 && (by_model.count(row.group) == 0 || !row.stages_us.empty())) print_stages(row, constants);
     const double us = held_out.empty() ? predicted_us(row, constants) : held_out[static_cast<std::size_t>(&row - rows.data())];
-    by_model[row.model].emplace_back(row.measured_us, us);
+    by_model[row.group].emplace_back(row.measured_us, us);
     std::cout << Json{{"model", row.model},
                       {"config", row.name},
                       {"measured_us", row.measured_us},

@@ -80,7 +80,7 @@ int kv_element_bytes(const Program& program) {
 double kv_from_hbm(const ModelSpec& spec, const Program& program, const GpuTarget& target, int entries, double cached) {
   const int seen = spec.sliding_window ? std::min(entries, *spec.sliding_window) : entries;
   const double bytes = 2.0 * spec.layers * spec.kv_rows() * seen * kv_element_bytes(program) * program.batch;
-  return (1.0 - cached) * (1.0 - l2_share(bytes, static_cast<double>(target.l2_bytes)));
+  return (1.0 - cached) * std::clamp((bytes / static_cast<double>(target.l2_bytes) - 0.2) / 0.4, 0.0, 1.0);
 }
 
 // A step of `spec` that `program` makes, or begins to make: the floor, and what the timeline needs to know of the whole model.

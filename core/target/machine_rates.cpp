@@ -9,9 +9,10 @@ namespace amk {
 namespace {
 
 constexpr double kKiB = 1024.0;
-constexpr std::int64_t kAttentionORoom = 36 * 1024;  // of shared memory, for all but the ring and the cache's rows
-constexpr double kReferenceWindow = 48 * kKiB;       // hop_us of a target is the one with this many bytes in flight per SM
-constexpr double kSharingSharpness = 8;              // how sharply "limited by the window" turns into "limited by the memory"
+constexpr std::int64_t kAttentionORoom = 16 * 1024, kAttentionORoomPerWarp = 1150;  // of shared memory, for all but the ring and the cache's rows
+constexpr double kShortVectorBytes = 8192;      // of packets, twice a vector's bytes: kernels/megakernel/device/stage.cuh
+constexpr double kReferenceWindow = 40 * kKiB;  // hop_us of a target is the one with this many bytes in flight per SM, between a task and the next
+constexpr double kSharingSharpness = 8;         // how sharply "limited by the window" turns into "limited by the memory"
 
 int consumer_warps(const ScheduleConfig& config) { return std::max(1, config.threads_per_block / 32 - 1); }
 
@@ -49,6 +50,12 @@ double fma_column_share(int cols_per_warp) { return std::max(0.5, 1.0 - 0.08 * s
 
 }  // namespace
 
+int registers_of(int threads, const GpuTarget& target) {
+  constexpr int kSchedulers = 4, kWarp = 32, kMost = 255;
+  const int warps = (threads + kWarp - 1) / kWarp, fullest = (warps + kSchedulers - 1) / kSchedulers;
+  return std::min(kMost, static_cast<int>(target.registers_per_sm) / kSchedulers / (fullest * kWarp) / 8 * 8);
+}
+
 double lower_of(double a, double b) {
   const double least = std::min(a, b), most = std::max(a, b);
   return least / std::pow(1.0 + std::pow(least / most, kSharingSharpness), 1.0 / kSharingSharpness);
@@ -77,16 +84,30 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   // Load on the memory system stretches every request: hops, polls, fetches.
   const Window window = window_of(config, target);
   // Of slices, a stage brings less than any window would hold.
-  const double load =
-      config.kernel.gemv_path == GemvPath::Slices ? 1.0 : std::min(k.max_load, std::pow(window.bytes / kReferenceWindow, k.hop_exponent));
-  const double publish = config.kernel.publish == Publish::Confirmed ? k.confirmed_hop
-                         : config.kernel.publish == Publish::Flagged ? k.flagged_hop
-                                                                     : 1.0;
-  const double loaded_hop_us = target.hop_us * k.hop_scale * load;
-  rates.hop_us = std::max(k.idle_hop_us, loaded_hop_us) * publish;
-  rates.idle_hop_us = k.idle_hop_us * publish;
-  rates.fetch_us = target.l2_latency_us * std::max(1.0, std::sqrt(load));
-  if (config.kernel.publish == Publish::Flagged) rates.fetch_us *= 0.25;  // the poll brought the data; only its unpacking is left
+  const double load = config.kernel.gemv_path == GemvPath::Slices
+                          ? 1.0
+                          : std::min(k.max_load, std::pow((window.ahead_bytes + window.bytes) / 2 / kReferenceWindow, k.hop_exponent));
+  rates.sight_us = k.busy_sight_us * load;
+  rates.idle_sight_us = k.sight_us;
+  switch (config.kernel.publish) {
+    case Publish::Release:
+      rates.lone_publish_us = k.lone_release_us;
+      rates.idle_publish_us = k.release_us;
+      rates.publish_us = std::max(k.release_us, (target.hop_us * k.hop_scale - k.busy_sight_us) * load);
+      break;
+    case Publish::Confirmed:
+      rates.idle_publish_us = rates.lone_publish_us = k.confirmed_us;
+      rates.publish_us = k.confirmed_us + k.busy_publish_us * load;
+      break;
+    case Publish::Flagged:
+      rates.idle_publish_us = rates.lone_publish_us = k.flagged_us;
+      rates.publish_us = k.flagged_us + (config.kernel.gemv_path == GemvPath::Slices ? 0.0 : k.busy_publish_us * load);
+      rates.fetched_bytes = k.packet_fetch;
+      rates.looked_for_bytes = config.kernel.gemv_path == GemvPath::Slices ? 1e12 : kShortVectorBytes * k.packet_fetch / 2;
+      break;
+  }
+  rates.idle_fetch_us = target.l2_latency_us;
+  rates.fetch_us = target.l2_latency_us * std::max(1.0, load);
 
   // Where the weights come from.
   const double hbm =
@@ -97,6 +118,8 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   if (uses_cpasync(config, target) && rates.ring) bandwidth *= cpasync_efficiency(config) * (target.sm_major >= 9 ? k.cpasync_share : 1.0);
   if (config.kernel.publish == Publish::Flagged) rates.waiting_share = 1.0 - std::min(0.5, k.flagged_traffic * load);
   const double latency_us = l2_share * target.l2_latency_us + (1.0 - l2_share) * k.load_latency_us;
+  rates.load_latency_us = latency_us;
+  rates.opened_bytes = window.bytes;
   rates.sm_bytes_per_us = window.bytes / latency_us;
   rates.sm_ahead_bytes_per_us = window.ahead_bytes / latency_us;
   rates.memory_bytes_per_us = bandwidth;
@@ -107,15 +130,16 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   double per_warp = k.consume_bytes_per_clock_warp * rates.clock_mhz;
   if (config.kernel.gemv_path == GemvPath::Fma) per_warp *= k.fma_share * fma_column_share(config.kernel.cols_per_warp);
   if (config.kernel.weight_layout == WeightLayout::Row) per_warp *= k.row_share;
-  const double registers = static_cast<double>(target.registers_per_sm) / config.threads_per_block;
+  const double registers = registers_of(config.threads_per_block, target);
   double raw = cap * (1.0 - std::exp(-warps * per_warp / cap));
-  const double wanted = attention_in_o(config.fusion) ? k.attention_o_registers : k.registers_wanted;
-  const double spilt = std::pow(std::min(1.0, registers / wanted), k.spill_exponent);
+  const bool slices = config.kernel.gemv_path == GemvPath::Slices;
+  const double spilt = slices ? 1.0 : std::pow(std::min(1.0, registers / k.registers_wanted), k.spill_exponent);
   raw *= spilt;
   rates.warp_bytes_per_us = raw / warps;
   rates.lone_warp_bytes_per_us = per_warp * spilt;
   rates.step_us = k.step_us;
   rates.turn_us = k.turn_us;
+  rates.last_turn_us = k.last_turn_us;
   rates.unhoisted_us = window.hoisted ? 0.0 : k.unhoisted_us;
   rates.columns = config.kernel.cols_per_warp;
   rates.packed = config.kernel.weight_layout == WeightLayout::Packed;
@@ -127,22 +151,30 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   rates.ring_keys = (warps + 1) * 16;
   rates.task_us = k.task_us + k.task_us_per_warp * warps;
   if (config.kernel.gemv_path == GemvPath::Slices) {
-    const double crowded = std::pow(std::max(1.0, wanted / registers), k.slices_spill);
-    rates.hop_us *= k.slices_hop;
-    rates.idle_hop_us = rates.hop_us;
-    rates.task_us = k.slices_task_us * crowded;
-    rates.group_us = k.slices_group_us * crowded;
+    const auto spilt_us = [&](double wanted, double us) { return us * (std::pow(std::max(1.0, wanted / registers), k.slices_spill) - 1); };
+    rates.task_us = k.slices_task_us + spilt_us(k.slices_registers, k.slices_spill_us) + k.slices_quad_us * std::max(0.0, std::ceil(warps / 4) - 3);
+    if (!rates.ring) rates.task_us += k.slices_direct_us;
+    rates.attention_spill_us = spilt_us(k.slices_attention_registers, k.slices_attention_spill_us);
+    rates.group_us = k.slices_group_us;
     rates.block_us = k.slices_block_us;
     rates.head_us = k.attention_o_us;
     rates.round_us = k.attention_o_round_us;
-    const std::int64_t room = target.smem_optin_bytes - kAttentionORoom - config.smem_bytes_per_block;
+    rates.late_us = k.attention_o_late_us;
+    const std::int64_t room =
+        target.smem_optin_bytes - kAttentionORoom - kAttentionORoomPerWarp * consumer_warps(config) - config.smem_bytes_per_block;
     if (!uses_cpasync(config, target)) rates.staged_bytes = static_cast<double>(std::max<std::int64_t>(0, room));
   }
   rates.warps = static_cast<int>(warps);
   rates.norm_us = k.norm_us;
   rates.lag_us = k.lag_us;
-  rates.lag_settles_us = k.lag_settles_us;
   rates.attention_us = k.attention_us;
+  rates.merge_us = k.merge_us;
+  rates.append_us = config.kernel.publish == Publish::Confirmed ? k.append_us : 0.0;
+  if (config.kernel.publish == Publish::Flagged && config.kernel.gemv_path != GemvPath::Slices) {
+    rates.row_us = k.flagged_row_us;
+    rates.row_looks = k.flagged_row_looks;
+  }
+  if (config.kernel.publish == Publish::Confirmed) rates.publish_us_per_byte = k.confirmed_us_per_kb / kKiB;
   rates.launch_us = k.launch_us;
   return rates;
 }

@@ -12,6 +12,8 @@ namespace amk {
 namespace {
 
 constexpr std::int64_t kTileKeys = 16;  // of the cache, that a warp takes at a time
+constexpr double kSoonUs = 2;           // a wait below which nobody is far behind
+constexpr double kUnpacking = 0.25;     // of a trip, where the look brought the data
 
 // What a task costs apart from waiting, from its regions alone.
 struct TaskWork {
@@ -21,10 +23,12 @@ struct TaskWork {
   bool kv_streams = false;  // they come through the ring
   bool kv_late = false;     // too many to be on their way before the wait, beside a ring that fills
   bool fetches = false;
-  double compute_us = 0;
-  double products_us = 0;  // of the weights, once they are there …
-  double last_us = 0;      // … and of the last of them
-  double slices_us = 0;    // gemv_path slices: at the least, from the first product to the last
+  bool looked_for = false;  // by its readers at once: the look that finds it brings it
+  double compute_us = 0;    // what it takes besides its products, from its input's being there …
+  double publish_us = 0;    // … and of its publish, besides what every one takes
+  double products_us = 0;   // of the weights, once they are there …
+  double last_us = 0;       // … and of the last of them
+  double slices_us = 0;     // gemv_path slices: at the least, from the first product to the last
 };
 
 // What a task of gemv_path slices takes besides its bytes (kernels/megakernel/device/slices.cuh): it is done in groups of as many units at once as a
@@ -57,9 +61,9 @@ class Segments {
       int segment = group_;
       for (int d = group_; d <= blocks; d += group_)
         if (blocks % d == 0 && d * kBlockColumns <= rates.columns && (!rates.ring || d * block_bytes() <= rates.chunk_bytes)) segment = d;
-      const double bytes = static_cast<double>(segment * block_bytes()), besides = rates.step_us + (segment / group_ - 1) * rates.turn_us;
-      cut_[static_cast<std::size_t>(matrix)] = {blocks / segment, bytes / rates.warp_bytes_per_us + besides,
-                                                bytes / rates.lone_warp_bytes_per_us + besides};
+      const double bytes = static_cast<double>(segment * block_bytes()), turns = segment / group_ - 1;
+      cut_[static_cast<std::size_t>(matrix)] = {blocks / segment, bytes / rates.warp_bytes_per_us + rates.step_us + turns * rates.turn_us,
+                                                bytes / rates.lone_warp_bytes_per_us + rates.step_us + turns * rates.last_turn_us};
     }
   }
   // From a task's first product to its last, all weights being there.
@@ -95,6 +99,39 @@ int kv_bytes_of(const Program& program, const Task& task) {
 
 double region_bytes(const Region& region) { return static_cast<double>(region.end - region.begin); }
 
+// Of a task of attention: its tiles, this step's row, and how its keys and values come.
+void add_attention(TaskWork& work, const Program& program, const Task& task, const MachineRates& rates, int position) {
+  const ModelSpec& spec = program.model;
+  const std::int64_t block = std::max(1, program.attention.kv_block), splits = std::max(1, task.splits);
+  const std::int64_t step = std::max(1, program.attention.split_step);
+  const std::int64_t first = spec.sliding_window ? std::max<std::int64_t>(0, std::int64_t{position} + 1 - *spec.sliding_window) : 0;
+  std::int64_t keys = 0, turns = 0;  // of all warps, a tile each
+  int awake = 0;                     // splits of the task that have keys: each is a round of its own
+  for (std::int64_t split = task.split; split < splits; split += step) {
+    awake += split * block <= position ? 1 : 0;
+    const std::int64_t before = keys;
+    for (std::int64_t at = split * block; at <= position; at += splits * block)
+      keys += std::max<std::int64_t>(0, std::min<std::int64_t>(at + block, std::int64_t{position} + 1) - std::max(at, first));
+    turns += (keys - before + kTileKeys * rates.warps - 1) / (kTileKeys * rates.warps);
+  }
+  const double row_bytes = 2.0 * spec.head_dim * kv_bytes_of(program, task), turn_bytes = static_cast<double>(kTileKeys * rates.warps) * row_bytes;
+  work.kv_bytes = static_cast<double>(keys) * row_bytes;
+  work.kv_streams = task.ring_bytes > 0 && rates.ring && static_cast<double>(keys) >= awake * rates.ring_keys;
+  work.kv_late = rates.ring && !work.kv_streams && static_cast<double>(keys) >= awake * rates.ring_keys;
+  // Arithmetic: two FMAs a query head and cache element, on 128 lanes a clock.
+  const double fma_us = 2.0 * static_cast<double>(keys) * spec.gqa() * spec.head_dim / (128.0 * rates.clock_mhz);
+  const double turn_us = work.kv_streams ? 0.0 : turn_bytes / rates.attention_bytes_per_us;
+  double walk_us = turn_us * static_cast<double>(turns);
+  // This step's row is asked for behind the wait, and comes behind what warps have asked for before; packets of it are looked for anew, while warps
+  // take the tiles without it.
+  if (position / block % splits % step == task.split) {
+    const double behind_us = std::min(work.kv_bytes, turn_bytes) / rates.l2_sm_bytes_per_us;
+    walk_us = rates.row_us > 0 ? std::max(walk_us, rates.row_us + rates.row_looks * behind_us + turn_us) : walk_us + behind_us;
+  }
+  work.fetches = false;  // its queries are looked for by its warps
+  work.compute_us = rates.attention_us * std::max(1, awake) + std::max(walk_us, fma_us) + rates.attention_spill_us;
+}
+
 TaskWork work_of(const Program& program, const Task& task, const MachineRates& rates, const Segments& segments, int position) {
   TaskWork work;
   const bool active = position >= task.pos_lo && position < task.pos_hi;
@@ -106,10 +143,14 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
     if (buffer.space == Space::Weight) {
       if (buffer.binding.rows_of_matrix()) work.weight_bytes += region_bytes(region);
     } else if (buffer.space == Space::Activation || buffer.space == Space::Output) {
-      work.fetch_bytes += region_bytes(region);
+      // The virtual machine's partials fill half of the room that the program has for them where activations are bf16, but for slices'.
+      const bool halved = spec.dtype == DType::BF16 && rates.group_us == 0 && buffer.dtype == DType::F32 && buffer.name.ends_with("partials");
+      work.fetch_bytes += region_bytes(region) * rates.fetched_bytes * (halved ? 0.5 : 1.0);
       work.fetches = true;
     }
   }
+  work.compute_us = rates.task_us;
+  work.looked_for = work.fetch_bytes <= rates.looked_for_bytes;
   switch (task.op) {
     case Opcode::Embed:
       work.fetches = true;
@@ -122,35 +163,22 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
       // its weights, a few KB, before it.
       work.weight_bytes = 0;
       work.kv_bytes = static_cast<double>(keys) * row * (task.row_end - task.row_begin) / spec.hidden;
-      work.compute_us = rates.head_us + static_cast<double>(rounds) * rates.round_us +
-                        std::max(0.0, static_cast<double>(keys) * row - rates.staged_bytes) / rates.l2_sm_bytes_per_us;
+      work.compute_us += rates.head_us + static_cast<double>(rounds) * rates.round_us;
+      if (const double late = static_cast<double>(keys) * row - rates.staged_bytes; late > 0)
+        work.compute_us += rates.late_us + late / rates.l2_sm_bytes_per_us;
       break;
     }
-    case Opcode::AttentionTile: {
-      const std::int64_t block = std::max(1, program.attention.kv_block);
-      const std::int64_t first = spec.sliding_window ? std::max<std::int64_t>(0, std::int64_t{position} + 1 - *spec.sliding_window) : 0;
-      std::int64_t keys = 0, turns = 0;  // of all warps, a tile each
-      int awake = 0;                     // splits of the task that have keys: each is a round of its own
-      for (std::int64_t split = task.split; split < std::max(1, task.splits); split += std::max(1, program.attention.split_step)) {
-        awake += split * block <= position ? 1 : 0;
-        const std::int64_t before = keys;
-        for (std::int64_t at = split * block; at <= position; at += std::int64_t{std::max(1, task.splits)} * block)
-          keys += std::max<std::int64_t>(0, std::min<std::int64_t>(at + block, std::int64_t{position} + 1) - std::max(at, first));
-        turns += (keys - before + kTileKeys * rates.warps - 1) / (kTileKeys * rates.warps);
-      }
-      work.kv_bytes = 2.0 * static_cast<double>(keys) * spec.head_dim * kv_bytes_of(program, task);
-      // Arithmetic: two FMAs a query head and cache element, on 128 lanes a clock.
-      const double fma_us = 2.0 * static_cast<double>(keys) * spec.gqa() * spec.head_dim / (128.0 * rates.clock_mhz);
-      work.kv_streams = task.ring_bytes > 0 && rates.ring && static_cast<double>(keys) >= awake * rates.ring_keys;
-      work.kv_late = rates.ring && !work.kv_streams && static_cast<double>(keys) >= awake * rates.ring_keys;
-      const double walked = 2.0 * static_cast<double>(turns * kTileKeys * rates.warps) * spec.head_dim * kv_bytes_of(program, task);
-      work.compute_us = awake * rates.attention_us + std::max(work.kv_streams ? 0.0 : walked / rates.attention_bytes_per_us, fma_us);
+    case Opcode::AttentionTile:
+      add_attention(work, program, task, rates, position);
       break;
-    }
     case Opcode::RmsNorm:
-      work.compute_us = rates.norm_us;
+      work.compute_us += rates.norm_us;
       break;
     case Opcode::Gemv:
+      if (task.fused & kFusedCombine) {
+        const int block = std::max(1, program.attention.kv_block);
+        work.compute_us += std::log2(std::min(position / block + 1, std::max(1, program.attention.splits))) * rates.merge_us;
+      }
       if (task.fused & kFusedNorm) work.compute_us += rates.norm_us;  // of a batch: the sequences' sums are reduced together
       if (rates.group_us > 0) {
         if (task.matrix != Matrix::LmHead) work.slices_us = slices_us(spec, task, rates);  // whose units are each one warp's, without a barrier
@@ -161,6 +189,7 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
         work.last_us = segments.last_us(task);
       }
       if (task.ring_bytes > 0) work.compute_us += rates.unhoisted_us;
+      if (task.fused & kFusedRopeAppend) work.publish_us = rates.append_us * spec.head_dim / 64;
       break;
     default:
       break;
@@ -169,6 +198,7 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
     double written = 0;
     for (const Region& region : task.writes) written += region_bytes(region);
     work.compute_us += written / rates.l2_sm_bytes_per_us;
+    if (task.op == Opcode::AttentionTile) work.publish_us = written * rates.publish_us_per_byte;
   }
   return work;
 }
@@ -183,9 +213,10 @@ struct ConsumedSpan {
 struct Sm {
   std::size_t head = 0;
   double free_us = 0;
-  double landed_us = 0;     // the last issued byte is in shared memory
-  double stream_bytes = 0;  // issued so far
-  double lag_us = 0;        // of whichever SM is the last to end the task at hand
+  double landed_us = 0;              // the last issued byte is in shared memory
+  double stream_bytes = 0;           // issued so far
+  double lag_us = 0;                 // of whichever SM is the last to end the task at hand
+  std::int32_t instruction = kNone;  // of the task before
   std::vector<double> ring_ends;
   std::deque<ConsumedSpan> consumed;
 
@@ -259,9 +290,9 @@ class Simulation {
         const Task& task = program_.tasks[id];
         double signalled_us = 0;
         if (!waits_met(task, sm, signalled_us)) break;
-        const double end = execute(state, id, signalled_us + hop_us(state, id, signalled_us));
-        const double published = end + state.lag_us;
+        const double end = execute(state, id, signalled_us + sight_us(state, id, signalled_us));
         ++state.head;
+        const double published = end + state.lag_us + publish_us(state, id, program_.queues[sm], end);
         timeline.instruction_end_us[task.instruction] = std::max(timeline.instruction_end_us[task.instruction], published);
         timeline.end_us = std::max(timeline.end_us, published);
         if (task.signal == kNone) continue;
@@ -290,16 +321,35 @@ class Simulation {
     return true;
   }
 
-  // From the signal to its being seen: longer while the waiter's ring is being filled, which is the time until all that it can bring has landed.
-  double hop_us(const Sm& sm, TaskId id, double signalled_us) const {
-    const Task& task = program_.tasks[id];
-    if (!hops_ || task.waits.empty()) return 0;
-    double filled_us = 0;
-    if (ahead_bytes_[id] > 0) {
-      filled_us = std::max(sm.landed_us + ahead_bytes_[id] / filling_, sm.free_us + static_cast<double>(rates_.chunk_bytes) / filling_);
+  // A hop is what its publisher takes, until its stores are where others see them, and what the waiter takes to see the signal. Each is slow while
+  // that SM's own ring is being filled: until all that it can take ahead of `next` has landed. The share of `loaded_us` in which it is.
+  double streaming(const Sm& sm, TaskId next, double from_us, double loaded_us) const {
+    if (ahead_bytes_[next] <= 0) return 0;
+    double filled_us = std::max(sm.landed_us + ahead_bytes_[next] / filling_, sm.free_us + static_cast<double>(rates_.chunk_bytes) / filling_);
+    if (!sm.consumed.empty()) {  // what the last task gave back is brought anew from when it began to
+      const ConsumedSpan& last = sm.consumed.back();
+      filled_us = std::max(filled_us, last.begin_us + std::min(last.end_byte - last.begin_byte, static_cast<double>(rates_.ring_bytes)) / filling_);
     }
-    const double streaming = std::clamp((filled_us - signalled_us) / rates_.hop_us, 0.0, 1.0);
-    return rates_.idle_hop_us + (rates_.hop_us - rates_.idle_hop_us) * streaming;
+    return std::clamp((filled_us - from_us) / loaded_us, 0.0, 1.0);
+  }
+  // SMs draw alike here. Where a stage waits for its bytes, some SM has drawn less than the others, another one each time, and the stage ends with
+  // it: the further behind the longer it takes, by the wait's root as sums of chances are.
+  double lag_us(double wait_us) const { return wait_us > 0 ? rates_.lag_us * wait_us / std::sqrt(wait_us + kSoonUs) : 0.0; }
+  // What an SM draws while all do.
+  double sm_share() const { return std::min(rates_.sm_bytes_per_us, rates_.total_bytes_per_us / static_cast<double>(sms_.size())); }
+  double sight_us(const Sm& sm, TaskId id, double signalled_us) const {
+    if (!hops_ || program_.tasks[id].waits.empty()) return 0;
+    return rates_.idle_sight_us + (rates_.sight_us - rates_.idle_sight_us) * streaming(sm, id, signalled_us, rates_.sight_us);
+  }
+  // Of the task that ended last; sm.head is the next one.
+  double publish_us(const Sm& sm, TaskId id, const std::vector<TaskId>& queue, double end_us) const {
+    if (!hops_) return 0;
+    const Task& task = program_.tasks[id];
+    const double own_us = work_[id].publish_us;
+    if (task.op != Opcode::Gemv) return rates_.lone_publish_us + own_us;
+    if (sm.head == queue.size()) return rates_.idle_publish_us + own_us;
+    const TaskId next = queue[sm.head];
+    return own_us + rates_.idle_publish_us + (rates_.publish_us - rates_.idle_publish_us) * streaming(sm, next, end_us, rates_.publish_us);
   }
 
   // Ends of a task: it waits for its counters, fetches its input, then consumes weights as they land.
@@ -308,16 +358,24 @@ class Simulation {
     const TaskWork& work = work_[id];
     sm.lag_us = 0;
     double start = std::max(sm.free_us, seen_us);
-    start += (work.fetches && hops_ ? rates_.fetch_us : 0.0) + work.fetch_bytes / rates_.l2_sm_bytes_per_us + rates_.task_us + work.compute_us;
+    // A second task of an instruction is to slices what a second group of units is.
+    if (rates_.group_us > 0 && task.instruction == sm.instruction) start += rates_.group_us;
+    sm.instruction = task.instruction;
+    double fetch_us = 0;
+    if (work.fetches && hops_) {
+      fetch_us = rates_.idle_fetch_us + (rates_.fetch_us - rates_.idle_fetch_us) * streaming(sm, id, start, rates_.fetch_us);
+      if (work.looked_for) fetch_us *= kUnpacking;
+    }
+    start += fetch_us + work.fetch_bytes / rates_.l2_sm_bytes_per_us + work.compute_us;
     double end = start;
     if (work.weight_bytes > 0)
       end = task.ring_bytes > 0 && rates_.ring ? consume_ring(sm,
                                                               {work.weight_bytes, rate_[task.instruction], ahead_rate_[task.instruction],
                                                                work.weight_bytes / work.products_us, work.last_us},
                                                               start)
-                                               : consume_direct(task, work, start);
+                                               : consume_direct(sm, task, work, start);
     end = std::max(end, start + work.slices_us);
-    const double share = std::min(rates_.sm_bytes_per_us, rates_.total_bytes_per_us / static_cast<double>(sms_.size()));
+    const double share = sm_share();
     if (work.kv_streams) {
       const double lands = kv_from_hbm_ > 0 ? share / kv_from_hbm_ : kInstantly, eaten = rates_.ring_attention_bytes_per_us;
       end = consume_ring(sm, {work.kv_bytes, lands, lands, eaten, std::min(work.kv_bytes, static_cast<double>(rates_.chunk_bytes)) / eaten}, start);
@@ -327,7 +385,6 @@ class Simulation {
       if (work.kv_late) {
         const double begun = start - work.compute_us, late_us = kv_us / rates_.late_kv_share;
         end = std::max(end, begun + late_us);
-        sm.landed_us = std::max(sm.landed_us, begun) + late_us;
       } else {
         sm.landed_us += kv_us;
         end = std::max(end, sm.landed_us);
@@ -337,8 +394,13 @@ class Simulation {
     return end;
   }
 
-  double consume_direct(const Task& task, const TaskWork& work, double start) {
-    return start + std::max(work.weight_bytes / rate_[task.instruction], work.products_us);
+  // Each warp's first segment was asked for when the task before had ended; the others once this one begins.
+  double consume_direct(Sm& sm, const Task& task, const TaskWork& work, double start) const {
+    const double rate = rate_[task.instruction], first = std::min(work.weight_bytes, rates_.opened_bytes);
+    const double opened = std::max(start, sm.free_us + rates_.load_latency_us + first / rate);
+    const double landed = opened + (work.weight_bytes - first) / rate;
+    if (hops_) sm.lag_us = lag_us(landed - start);
+    return std::max(landed, opened + work.products_us);
   }
 
   struct Streamed {
@@ -352,21 +414,19 @@ class Simulation {
     const double first = sm.stream_bytes;
     // The producer may be at most `depth` task boundaries ahead of the consumers.
     const std::size_t depth = static_cast<std::size_t>(std::max(0, program_.ring.depth));
-    double issue = sm.landed_us;
-    if (sm.ring_ends.size() > depth) issue = std::max(issue, sm.ring_ends[sm.ring_ends.size() - depth - 1]);
+    const double allowed = sm.ring_ends.size() > depth ? sm.ring_ends[sm.ring_ends.size() - depth - 1] : 0;
+    const double issue = std::max(sm.landed_us, allowed);
     const double ahead = std::min(bytes, ring);  // what can land before the task consumes anything
     double landed = std::max(issue, sm.consumed_at(first - ring)) + ahead / ahead_rate;
     const double before = landed - ahead / ahead_rate;
     if (landed > start) landed = std::max(before, start) + (landed - std::max(before, start)) * ahead_rate / rate;
-    landed = std::max(landed, sm.consumed_at(first + ahead - ring) + last_chunk / rate);
+    landed = std::max({landed, sm.consumed_at(first + ahead - ring) + last_chunk / rate, allowed + rates_.load_latency_us + last_chunk / rate});
     double end = std::max(start + bytes / consume, landed + last_us);
     if (bytes > ring) {  // what did not fit lands while the task consumes
       landed = std::max(start, landed) + (bytes - ahead) / rate;
       end = std::max(end, landed + last_us);
     }
-    // SMs draw alike here. Where a stage waits for its bytes, some SM has drawn less than the others, another one each time, and the stage ends with
-    // it.
-    if (hops_ && landed > start) sm.lag_us = rates_.lag_us * (1 - std::exp(-(landed - start) / rates_.lag_settles_us));
+    if (hops_) sm.lag_us = lag_us(landed - start);
     sm.consumed.push_back({first, first + bytes, std::min(start, end), end});
     sm.stream_bytes += bytes;
     sm.landed_us = landed;
