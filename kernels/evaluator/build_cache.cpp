@@ -32,9 +32,9 @@ void append_field(std::string& out, std::string_view field) {
 std::string encode(const std::string& key, const CompiledKernel& kernel) {
   std::string payload(reinterpret_cast<const char*>(kernel.cubin.data()), kernel.cubin.size());
   payload += kernel.log;
-  std::ostringstream head;
-  head << kMagic << key << '\n' << hash128_hex(payload) << '\n' << kernel.cubin.size() << '\n' << kernel.log.size() << '\n';
-  return head.str() + payload;
+  // No stream: a process that this library is loaded into may have set a locale that groups digits.
+  return std::string(kMagic) + key + '\n' + hash128_hex(payload) + '\n' + std::to_string(kernel.cubin.size()) + '\n' +
+         std::to_string(kernel.log.size()) + '\n' + payload;
 }
 
 std::optional<CompiledKernel> decode(const std::string& key, const std::string& text) {

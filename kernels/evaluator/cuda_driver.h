@@ -1,5 +1,5 @@
 // The CUDA driver API (libcuda.so.1), opened at run time. Every call is checked; an error names the call, the code and the place:
-// "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2), out of memory; at kernels/evaluator/cuda_memory.cpp:20", data {call, code, name, place}.
+// "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2), out of memory; at kernels/evaluator/cuda_runtime.cpp:20", data {call, code, name, place}.
 #pragma once
 
 #include <source_location>

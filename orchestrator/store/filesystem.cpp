@@ -7,6 +7,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstdio>
 #include <fstream>
 #include <sstream>
 
@@ -77,9 +79,9 @@ FilesystemInfo classify_filesystem(std::uint64_t magic, std::string_view mount_t
       if (mount_type == remote) return {FilesystemKind::Network, std::string(mount_type)};
     return {FilesystemKind::Unknown, mount_type.empty() ? known.name : std::string(mount_type)};
   }
-  std::ostringstream hex;
-  hex << "0x" << std::hex << magic;
-  return {FilesystemKind::Local, mount_type.empty() ? hex.str() : std::string(mount_type)};
+  std::array<char, 24> hex{};
+  std::snprintf(hex.data(), hex.size(), "0x%llx", static_cast<unsigned long long>(magic));
+  return {FilesystemKind::Local, std::string(mount_type.empty() ? hex.data() : mount_type)};
 }
 
 Result<FilesystemInfo> filesystem_of(const std::filesystem::path& existing) {

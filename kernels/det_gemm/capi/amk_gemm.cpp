@@ -10,6 +10,7 @@
 #include "core/base/files.h"
 #include "kernels/det_gemm/autotune.h"
 #include "kernels/det_gemm/bed.h"
+#include "kernels/det_gemm/capi/guard.h"
 #include "kernels/det_gemm/defaults.h"
 #include "kernels/det_gemm/dispatch.h"
 #include "kernels/det_gemm/driver_extras.h"
@@ -43,21 +44,6 @@ struct Call {
   Buffers buffers;
   std::vector<std::string> order;
 };
-
-amk_gemm_status status_of(const Error& error) {
-  switch (error.kind) {
-    case ErrorKind::InvalidArgument:
-      return AMK_GEMM_INVALID_ARGUMENT;
-    case ErrorKind::Unsupported:
-    case ErrorKind::Rejected:
-      return AMK_GEMM_UNSUPPORTED;
-    case ErrorKind::Unavailable:
-    case ErrorKind::NotFound:
-      return AMK_GEMM_UNAVAILABLE;
-    default:
-      return AMK_GEMM_FAILED;
-  }
-}
 
 std::int64_t alignment_of(std::uintptr_t address) {
   std::int64_t alignment = 256;
@@ -264,63 +250,53 @@ extern "C" {
 amk_gemm_status amk_gemm_open(int gpu, const char* cache_dir, const char* resources_dir, amk_gemm** handle) {
   if (handle == nullptr) return AMK_GEMM_INVALID_ARGUMENT;
   *handle = nullptr;
-  const auto opened = open(gpu, cache_dir, resources_dir);
-  if (!opened) {
-    open_error = opened.error().message;
-    return status_of(opened.error());
-  }
-  *handle = *opened;
-  return AMK_GEMM_OK;
+  return guarded(open_error, [&]() -> Status {
+    AMK_TRY(opened, open(gpu, cache_dir, resources_dir));
+    *handle = opened;
+    return {};
+  });
 }
 
 void amk_gemm_close(amk_gemm* handle) { delete handle; }
 
 amk_gemm_status amk_gemm_set_autotune(amk_gemm* handle, int max_candidates, int max_ms) {
   if (handle == nullptr) return AMK_GEMM_INVALID_ARGUMENT;
-  const Status done = set_autotune(*handle, max_candidates, max_ms);
-  if (done) return AMK_GEMM_OK;
-  handle->error = done.error().message;
-  return status_of(done.error());
+  return guarded(handle->error, [&] { return set_autotune(*handle, max_candidates, max_ms); });
 }
 
 amk_gemm_status amk_gemm_run(amk_gemm* handle, const amk_gemm_args* args, void* stream) {
   if (handle == nullptr) return AMK_GEMM_INVALID_ARGUMENT;
-  if (args == nullptr) {
-    handle->error = "args is NULL; accepted: a pointer to amk_gemm_args";
-    return AMK_GEMM_INVALID_ARGUMENT;
-  }
-  const Status done = run(*handle, *args, stream);
-  if (done) return AMK_GEMM_OK;
-  handle->error = done.error().message;
-  return status_of(done.error());
+  return guarded(handle->error, [&]() -> Status {
+    if (args == nullptr) return fail(ErrorKind::InvalidArgument, "args is NULL; accepted: a pointer to amk_gemm_args");
+    return run(*handle, *args, stream);
+  });
 }
 
 const char* amk_gemm_error(const amk_gemm* handle) { return handle == nullptr ? open_error.c_str() : handle->error.c_str(); }
 
 const char* amk_gemm_numeric_class(amk_gemm* handle, const amk_gemm_args* args) {
   if (handle == nullptr || args == nullptr) return nullptr;
-  const auto call = parse_call(*handle, *args, false);
-  auto numeric = numeric_class_of(handle->runner->target().sm_major, handle->runner->target().sm_minor);
-  if (call && numeric && call->problem.chunk > 0) numeric = chunked(*numeric, call->problem.chunk);
-  if (!call || !numeric) {
-    handle->error = !call ? call.error().message : numeric.error().message;
-    return nullptr;
-  }
-  handle->text = numeric->id;
-  return handle->text.c_str();
+  const amk_gemm_status status = guarded(handle->error, [&]() -> Status {
+    AMK_TRY(call, parse_call(*handle, *args, false));
+    AMK_TRY(numeric, numeric_class_of(handle->runner->target().sm_major, handle->runner->target().sm_minor));
+    handle->text = numeric.id;
+    if (call.problem.chunk == 0) return {};
+    AMK_TRY(in_chunks, chunked(numeric, call.problem.chunk));
+    handle->text = in_chunks.id;
+    return {};
+  });
+  return status == AMK_GEMM_OK ? handle->text.c_str() : nullptr;
 }
 
 const char* amk_gemm_explain(amk_gemm* handle, const amk_gemm_args* args) {
   if (handle == nullptr || args == nullptr) return nullptr;
-  const auto call = parse_call(*handle, *args, false);
-  const auto choice = call ? choose(call->problem, call->storage, handle->runner->target(), handle->table, call->order)
-                           : Result<Choice>(tl::unexpected<Error>(call.error()));
-  if (!choice) {
-    handle->error = choice.error().message;
-    return nullptr;
-  }
-  handle->text = choice->implementation + " (" + choice->origin + ")";
-  return handle->text.c_str();
+  const amk_gemm_status status = guarded(handle->error, [&]() -> Status {
+    AMK_TRY(call, parse_call(*handle, *args, false));
+    AMK_TRY(choice, choose(call.problem, call.storage, handle->runner->target(), handle->table, call.order));
+    handle->text = choice.implementation + " (" + choice.origin + ")";
+    return {};
+  });
+  return status == AMK_GEMM_OK ? handle->text.c_str() : nullptr;
 }
 
 void amk_gemm_set_log(amk_gemm* handle, amk_gemm_log log, void* user) {

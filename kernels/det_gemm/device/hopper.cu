@@ -1,7 +1,7 @@
 // Warp-specialised persistent GEMM for Hopper: one producer warp fills a ring of shared-memory stages with TMA, consumer warpgroups
 // run wgmma m64nNk16 over them. Each output is one fp32 chain of ascending k16 steps, whatever the tile, cluster or grid.
 //
-// Compiled with (host: kernels/det_gemm/build.cpp):
+// Compiled with (host: kernels/det_gemm/plan.cpp):
 //   DG_TILE_M, DG_TILE_N, DG_TILE_K   tile of one block; M a multiple of 64·DG_CONSUMERS, N of 8, K of 64
 //   DG_STAGES, DG_CONSUMERS           ring depth, consumer warpgroups (each takes DG_TILE_M / DG_CONSUMERS rows)
 //   DG_CLUSTER_M, DG_CLUSTER_N        blocks that share column tiles (M) and row tiles (N) by multicast

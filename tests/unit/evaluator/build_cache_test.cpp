@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <locale>
 #include <thread>
 
 using namespace amk;
@@ -220,4 +221,31 @@ TEST_CASE("build cache: processes and threads that build, find and evict at once
     CHECK(WEXITSTATUS(status) == 0);
   }
   for (const auto& entry : fs::directory_iterator(dir.path)) CHECK(entry.path().extension() != ".partial");
+}
+
+TEST_CASE("build cache: a process whose locale groups digits keeps and finds what one without does") {
+  struct Grouped final : std::numpunct<char> {
+    char do_thousands_sep() const override { return '.'; }
+    std::string do_grouping() const override { return "\3"; }
+  };
+  struct Restored {
+    std::locale before = std::locale();
+    ~Restored() { std::locale::global(before); }
+  } restored;
+  const TempDir plain, grouped;
+  const FakeCompiler compiler("13.0", 123'456);  // six digits
+  REQUIRE(BuildCache::open(plain.path)->build(compiler, request_of("a")));
+  std::locale::global(std::locale(std::locale::classic(), new Grouped));
+  const auto cache = BuildCache::open(grouped.path);
+  REQUIRE(cache);
+  REQUIRE(cache->build(compiler, request_of("a")));
+  REQUIRE(cache->build(compiler, request_of("a")));
+  CHECK(compiler.compiled == 2);  // one a folder
+  const auto bytes = [](const TempDir& folder) {
+    const auto found = entries(folder.path);
+    REQUIRE(found.size() == 1);
+    std::ifstream in(found.front(), std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  CHECK(bytes(plain) == bytes(grouped));
 }
