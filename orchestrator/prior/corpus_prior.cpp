@@ -97,7 +97,7 @@ LearnedPrior learn_prior(const SearchSpace& space, const Features& features, con
   if (corpus_wins) {
     out.prior = corpus, out.report.chosen = "corpus";
     out.report.followed = corpus->explored();
-    if (!out.report.followed) out.otherwise = model;
+    out.otherwise = model;
   } else if (model)
     out.prior = model, out.report.chosen = "cost-model";
   return out;

@@ -32,7 +32,7 @@ struct PriorSource {
 struct PriorReport {
   std::string chosen = "none";                                            // "corpus", "cost-model" or "none"
   std::optional<double> corpus_rank_correlation, model_rank_correlation;  // Spearman's, on held-out rows; empty: not measured
-  bool followed = true;  // false: its favourites are tried, no more, since nobody explored what is around them
+  bool followed = true;  // as long as its favourites are good; false: they are tried, no more, since nobody explored what is around them
   std::size_t rows = 0, failed = 0, untold = 0;
   std::vector<std::pair<std::string, double>> sources;  // name and share of the vote, largest first
 };
@@ -40,7 +40,7 @@ Json to_json(const PriorReport& report);
 
 struct LearnedPrior {
   std::shared_ptr<const Prior> prior;      // null when there is nothing to learn from
-  std::shared_ptr<const Prior> otherwise;  // the cost model, where the corpus won and is not followed; may be null
+  std::shared_ptr<const Prior> otherwise;  // the cost model, where the corpus won: followed where that is only tried, or refuted; may be null
   PriorReport report;
 };
 

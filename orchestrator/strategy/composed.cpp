@@ -98,24 +98,39 @@ bool Portfolio::prior_convinces() const {
   return worst_favourite < best_other;
 }
 
+std::optional<bool> Portfolio::convinced() const {
+  double worst_favourite = 0, best_spread = HUGE_VAL;
+  std::size_t favourites = 0, spread = 0;
+  for (const Observation& o : archive_.observations()) {
+    const double cost = o.cost.value_or(HUGE_VAL);
+    if (favourites_asked_.count(o.point) != 0)
+      worst_favourite = std::max(worst_favourite, cost), ++favourites;
+    else if (std::find(spread_asked_.begin(), spread_asked_.end(), o.point) != spread_asked_.end())
+      best_spread = std::min(best_spread, cost), ++spread;
+  }
+  if (favourites < kFavourites || spread == 0) return std::nullopt;
+  return worst_favourite < best_spread;
+}
+
 // A start without models. Cold: points spread over the space. With a prior: its favourites and spread points in turn; when the favourites do
 // not stand out, the spread points of a cold start follow in full, so that a wrong prior costs its favourites and no more. A model of this
 // very workload and device also keeps the spread points out of what it ranks low: those are many times slower and take as many times longer to judge.
 std::optional<Point> Portfolio::initial() {
-  if (trend_ && favourites_asked_.size() < kFavourites && favourites_asked_.size() <= spread_asked_) {
+  if (trend_ && favourites_asked_.size() < kFavourites && favourites_asked_.size() <= spread_asked_.size()) {
     if (auto point = next_favourite(*trend_, archive_)) {
       favourites_asked_.insert(*point);
       return point;
     }
   }
-  const bool short_start = trend_ && spread_asked_ + 1 >= kFavourites && prior_convinces();
+  const bool short_start = trend_ && spread_asked_.size() + 1 >= kFavourites && prior_convinces();
   // Points told from elsewhere are a start, too.
   const std::size_t others = archive_.asked_or_told() - std::min(archive_.asked_or_told(), favourites_asked_.size());
   if (short_start || others >= (trend_ ? kInitialWithPrior : kInitial)) return std::nullopt;
-  ++spread_asked_;
   std::function<double(const Point&)> score;
   if (trend_ && shuns_slow_) score = [this](const Point& p) { return trend_->at(p); };
-  return spread_point(archive_, rng_, score);
+  auto point = spread_point(archive_, rng_, score);
+  if (point) spread_asked_.push_back(*point);
+  return point;
 }
 
 // One knob at a time (screening by single moves, Morris 1991) around the best favourite: for each knob the other choice that the prior likes best.

@@ -50,6 +50,11 @@ class Portfolio : public Strategy {
   std::vector<Point> ask(std::size_t n) override;
   void tell(const Observation& observation) override;
 
+  // Whether the prior's two favourites are both better than every point that was spread over the space; empty until both and one such were told.
+  // Of a useless prior they are better than one spread point once in three times.
+  std::optional<bool> convinced() const;
+  const std::unordered_set<Point, PointHash>& favourites_asked() const { return favourites_asked_; }
+
  private:
   struct Arm {
     std::unique_ptr<Proposer> proposer;
@@ -67,7 +72,7 @@ class Portfolio : public Strategy {
   std::shared_ptr<const Trend> trend_;  // null without a prior
   bool shuns_slow_;                     // the prior is a model of this workload and device
   std::unordered_set<Point, PointHash> favourites_asked_;
-  std::size_t spread_asked_ = 0;
+  std::vector<Point> spread_asked_;
   bool sweep_planned_ = false;
   double sweep_from_ = 0;  // cost of the point around which it goes
   std::vector<Point> sweep_;

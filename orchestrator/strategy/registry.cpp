@@ -29,7 +29,7 @@ Result<std::unique_ptr<Strategy>> make_strategy(std::string_view name, const Sea
   for (const Entry& entry : kEntries) {
     if (entry.name == name) {
       if (entry.proposer == nullptr) {
-        if (options.prior && !options.prior->explored()) return std::make_unique<Trial>(space, options);
+        if (options.prior && !options.prior_is_model) return std::make_unique<Trial>(space, options);
         return std::make_unique<Portfolio>(space, options);
       }
       return std::make_unique<SingleStrategy>(entry.proposer(), space, options);

@@ -1,4 +1,4 @@
-// A prior that is tried, not followed: what the search behind it does is known exactly from the same search without any prior.
+// A prior on trial: what the search behind it does is known exactly from the same search without any prior.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -30,16 +30,17 @@ double slope(const Point& p) { return 20.0 + 3 * p[0] + 2.0 * std::max(p[1], p[2
 const Point kNeedle = {7, 7, 7, 0};
 double with_needle(const Point& p) { return p == kNeedle ? 10.0 : slope(p); }
 
-class Unexplored final : public Prior {
+class Ranks final : public Prior {
  public:
-  Unexplored(double sign, double (*f)(const Point&) = slope) : sign_(sign), f_(f) {}
+  Ranks(bool explored, double sign, double (*f)(const Point&) = slope) : explored_(explored), sign_(sign), f_(f) {}
   double score(const Point& p) const override { return sign_ * f_(p); }
-  bool explored() const override { return false; }
+  bool explored() const override { return explored_; }
   std::vector<Point> known_best(std::size_t) const override {  // no sample need have met it
     return f_ == with_needle ? std::vector<Point>{kNeedle} : std::vector<Point>{};
   }
 
  private:
+  bool explored_;
   double sign_;
   double (*f_)(const Point&);
 };
@@ -51,21 +52,25 @@ StrategyOptions options(std::shared_ptr<const Prior> prior) {
   return o;
 }
 
-std::vector<Point> asks(const SearchSpace& s, const StrategyOptions& o, std::size_t n, double (*f)(const Point&) = slope) {
-  auto strategy = *make_strategy("portfolio", s, o);
+std::vector<Point> asks(Strategy& strategy, std::size_t n, double (*f)(const Point&) = slope) {
   std::vector<Point> out;
   while (out.size() < n) {
-    out.push_back(strategy->ask(1).at(0));
-    strategy->tell({out.back(), f(out.back())});
+    out.push_back(strategy.ask(1).at(0));
+    strategy.tell({out.back(), f(out.back())});
   }
   return out;
+}
+
+std::vector<Point> asks(const SearchSpace& s, const StrategyOptions& o, std::size_t n, double (*f)(const Point&) = slope) {
+  auto strategy = *make_strategy("portfolio", s, o);
+  return asks(*strategy, n, f);
 }
 
 }  // namespace
 
 TEST_CASE("a hostile prior that nobody explored costs its favourites, and the search behind it is the one without a prior") {
   const SearchSpace s = space(8);
-  const auto with = asks(s, options(std::make_shared<Unexplored>(-1)), 60);
+  const auto with = asks(s, options(std::make_shared<Ranks>(false, -1)), 60);
   const auto without = asks(s, options(nullptr), 60);
   std::vector<Point> rest(with.begin() + Trial::kTried, with.end()), expected;
   for (const Point& p : without)  // a favourite that it comes to is answered from what is known
@@ -78,9 +83,46 @@ TEST_CASE("a hostile prior that nobody explored costs its favourites, and the se
   CHECK(slope(with[0]) == 20.0 + 21 + 14 + 4);
 }
 
+TEST_CASE("an explored prior is followed as long as its favourites are better than a point of chance") {
+  const SearchSpace s = space(8);
+  const StrategyOptions o = options(std::make_shared<Ranks>(true, 1));
+  Portfolio follows(s, o);
+  CHECK(asks(s, o, 60) == asks(follows, 60));
+}
+
+TEST_CASE("an explored prior whose favourites are worse than a point of chance costs them, and the search without a prior goes on from that point") {
+  const SearchSpace s = space(8);
+  const auto with = asks(s, options(std::make_shared<Ranks>(true, -1)), 60);
+  CHECK(slope(with[0]) == 20.0 + 21 + 14 + 4);  // the worst that there is
+  REQUIRE(slope(with[1]) < slope(with[0]));
+  auto cold = *make_strategy("portfolio", s, options(nullptr));
+  cold->tell({with[1], slope(with[1])});
+  std::vector<Point> expected = asks(*cold, 57), rest(with.begin() + 3, with.end());
+  for (const std::size_t favourite : {0, 2}) expected.erase(std::remove(expected.begin(), expected.end(), with[favourite]), expected.end());
+  rest.resize(expected.size());
+  CHECK(rest == expected);
+}
+
+TEST_CASE("an explored prior is refuted while more than its favourites are evaluated, whatever the order of the results") {
+  const SearchSpace s = space(8);
+  auto strategy = *make_strategy("portfolio", s, options(std::make_shared<Ranks>(true, -1)));
+  const std::vector<Point> asked = strategy->ask(4);  // a favourite, a point of chance, a favourite, another
+  REQUIRE(asked.size() == 4);
+  for (const std::size_t i : {2, 1, 0}) strategy->tell({asked[i], slope(asked[i])});  // refuted here
+  auto cold = *make_strategy("portfolio", s, options(nullptr));
+  cold->tell({asked[1], slope(asked[1])});
+  const Point next = strategy->ask(1).at(0);
+  CHECK(next == cold->ask(1).at(0));
+  for (auto* each : {strategy.get(), cold.get()}) {
+    each->tell({asked[3], slope(asked[3])});  // asked before, told after: the search learns it
+    each->tell({next, slope(next)});
+  }
+  CHECK(asks(*strategy, 40) == asks(*cold, 40));
+}
+
 TEST_CASE("a favourite that is better is told to the search when it stands still, not before") {
   const SearchSpace s = space(8);
-  const auto with = asks(s, options(std::make_shared<Unexplored>(1, with_needle)), 80, with_needle);
+  const auto with = asks(s, options(std::make_shared<Ranks>(false, 1, with_needle)), 80, with_needle);
   const auto without = asks(s, options(nullptr), 80, with_needle);
   CHECK(with[0] == kNeedle);
   // The search without a prior, until it has not become better by half a percent for twelve evaluations.
@@ -110,25 +152,29 @@ TEST_CASE("a favourite that is better is told to the search when it stands still
 
 TEST_CASE("a trial exhausts a tiny space once, in batches, with start points first and results of others in between") {
   const SearchSpace s = space(2);  // 16 points
-  StrategyOptions o = options(std::make_shared<Unexplored>(1));
-  o.start = {{1, 1, 1, 1}, {0, 1, 0, 1}};
-  auto strategy = *make_strategy("portfolio", s, o);
-  CHECK(strategy->name() == "portfolio");
-  strategy->tell({{0, 0, 1, 1}, std::nullopt});
-  std::set<Point> seen = {{0, 0, 1, 1}};
-  std::vector<Point> asked = strategy->ask(3);
-  REQUIRE(asked.size() == 3);
-  CHECK(asked[0] == o.start[0]);
-  CHECK(asked[1] == o.start[1]);
-  while (!asked.empty()) {
-    const std::vector<Point> more = strategy->ask(2);  // while the first are evaluated
-    for (const Point& p : asked) {
-      CHECK(seen.insert(p).second);
-      strategy->tell({p, p[2] == 1 ? std::nullopt : std::optional(slope(p))});
+  for (const auto& [explored, sign] : {std::pair(false, 1.0), std::pair(true, 1.0), std::pair(true, -1.0)}) {
+    CAPTURE(explored);
+    CAPTURE(sign);
+    StrategyOptions o = options(std::make_shared<Ranks>(explored, sign));
+    o.start = {{1, 1, 1, 1}, {0, 1, 0, 1}};
+    auto strategy = *make_strategy("portfolio", s, o);
+    CHECK(strategy->name() == "portfolio");
+    strategy->tell({{0, 0, 1, 1}, std::nullopt});
+    std::set<Point> seen = {{0, 0, 1, 1}};
+    std::vector<Point> asked = strategy->ask(3);
+    REQUIRE(asked.size() == 3);
+    CHECK(asked[0] == o.start[0]);
+    CHECK(asked[1] == o.start[1]);
+    while (!asked.empty()) {
+      const std::vector<Point> more = strategy->ask(2);  // while the first are evaluated
+      for (const Point& p : asked) {
+        CHECK(seen.insert(p).second);
+        strategy->tell({p, p[2] == 1 ? std::nullopt : std::optional(slope(p))});
+      }
+      asked = more;
     }
-    asked = more;
+    CHECK(seen.size() == 16);
   }
-  CHECK(seen.size() == 16);
 }
 
 TEST_CASE("behind the trial stands the search with the other prior, where there is one") {
@@ -136,8 +182,10 @@ TEST_CASE("behind the trial stands the search with the other prior, where there 
   struct Model final : Prior {
     double score(const Point& p) const override { return slope(p); }
   };
-  StrategyOptions o = options(std::make_shared<Unexplored>(-1));
-  o.otherwise = std::make_shared<Model>();
-  const auto with = asks(s, o, Trial::kTried + 1);
-  CHECK(slope(with.back()) == 20.0);  // the model's favourite at once
+  for (const bool explored : {false, true}) {
+    StrategyOptions o = options(std::make_shared<Ranks>(explored, -1));
+    o.otherwise = std::make_shared<Model>();
+    const auto with = asks(s, o, (explored ? 3 : Trial::kTried) + 1);
+    CHECK(slope(with.back()) == 20.0);  // the model's favourite at once
+  }
 }
