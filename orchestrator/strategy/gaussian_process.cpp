@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/json.h"
+#include "orchestrator/strategy/round_numbers.h"
 
 namespace amk {
 namespace {
@@ -87,7 +88,7 @@ void solve_upper(const std::vector<double>& l, std::vector<double>& b) {  // wit
 
 }  // namespace
 
-GaussianProcess::GaussianProcess(const SearchSpace& space) : space_(space), log_noise_(kNoisePrior) {
+GaussianProcess::GaussianProcess(const SearchSpace& space, bool rounds) : space_(space), log_noise_(kNoisePrior) {
   const auto add = [&](std::size_t knob, double prior, auto distance) {
     const std::size_t n = space.knobs[knob].choices.size();
     Component c;
@@ -116,6 +117,8 @@ GaussianProcess::GaussianProcess(const SearchSpace& space) : space_(space), log_
       if (i > 0 && zeros[i] < zeros[i - 1]) monotone = false;
     }
     if (!monotone) add(k, std::log(0.3), [&](std::size_t a, std::size_t b) { return std::abs(zeros[a] - zeros[b]) / most; });
+    const std::vector<bool> power = powers_of_two(knob);
+    if (rounds && !power.empty()) add(k, std::log(0.3), [&](std::size_t a, std::size_t b) { return power[a] != power[b] ? 1.0 : 0.0; });
   }
   // The factors of the main effects have their shapes fixed at three times the weights that the product starts with: one knob alone may move
   // the value by much more than its share of a product.

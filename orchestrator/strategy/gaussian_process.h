@@ -1,13 +1,13 @@
 // Gaussian-process regression over points of a space, for the few tens to hundreds of observations that a search has (Rasmussen & Williams 2006,
 // algorithm 2.1; for auto-tuning Willemsen et al. 2021, "Bayesian optimization for auto-tuning GPU kernels").
-// The covariance is a product over knobs of exp(-w·d). An ordinal knob has up to three distances: along its axis (mean of rank and value,
+// The covariance is a product over knobs of exp(-w·d). An ordinal knob has up to four distances: along its axis (mean of rank and value,
 // logarithmic where the choices span a factor of eight), "differs at all" (numbers that only name variants; the kernel of categorical knobs in
-// SMAC3), and the difference in trailing zero bits (warps and memory sectors make multiples of 32, 64, 128 alike). Categorical and boolean
-// knobs have the second only. To the product a weighted sum over the same factors, knob by knob, is added: effects of single knobs on the log
-// of a cost are nearly additive, and the sum learns them from few observations (additive processes, Duvenaud et al. 2011). Optionally a linear term
-// in a trend, an advance guess of the value, is added, whose weight is learned like the others: a trend that does not fit the observations fades.
-// Weights are improved by coordinate steps on the posterior density, as many as the caller affords. Deterministic given the generator. Not
-// thread-safe.
+// SMAC3), and the difference in trailing zero bits (warps and memory sectors make multiples of 32, 64, 128 alike), and "a power of two or not"
+// (round_numbers.h). Categorical and boolean knobs have the second only. To the product a weighted sum over the same factors, knob by knob, is added:
+// effects of single knobs on the log of a cost are nearly additive, and the sum learns them from few observations (additive processes, Duvenaud et
+// al. 2011). Optionally a linear term in a trend, an advance guess of the value, is added, whose weight is learned like the others: a trend that does
+// not fit the observations fades. Weights are improved by coordinate steps on the posterior density, as many as the caller affords. Deterministic
+// given the generator. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ class GaussianProcess {
     double deviation = 0;  // of the noiseless value
   };
 
-  explicit GaussianProcess(const SearchSpace& space);
+  // `rounds`: with the distance of powers of two. Not beside a trend, which knows what sizes suit.
+  explicit GaussianProcess(const SearchSpace& space, bool rounds = true);
 
   // points[i] has the value y[i]; finite, at least two. `trend`: one number a point in units of its spread over the space, or empty.
   // `steps`: likelihood evaluations spent on better weights.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "orchestrator/strategy/round_numbers.h"
+
 namespace amk {
 
 void shuffle(std::vector<Point>& points, Rng& rng) {
@@ -26,12 +28,20 @@ double distance(const SearchSpace& space, const Point& a, const Point& b) {
   return d;
 }
 
-std::optional<Point> spread_point(const Archive& archive, Rng& rng, const std::function<double(const Point&)>& score) {
+std::optional<Point> spread_point(const Archive& archive, Rng& rng, const std::function<double(const Point&)>& score, bool rounded) {
   constexpr std::size_t kCandidates = 30, kLeft = 10;
+  constexpr double kRounded = 0.5;  // of the choices that are no powers of two, so many go to the nearest one: a start that is mostly of these
+  std::vector<std::size_t> mixed;
+  for (std::size_t k = 0; rounded && k < archive.space().knobs.size(); ++k)
+    if (!powers_of_two(archive.space().knobs[k]).empty()) mixed.push_back(k);
   std::vector<std::pair<double, Point>> candidates;
   while (candidates.size() < kCandidates) {
     auto point = fresh_point(archive, rng);
     if (!point) break;
+    Point moved = *point;
+    for (const std::size_t k : mixed)
+      if (rng.uniform() < kRounded) moved[k] = nearest_power_of_two(archive.space().knobs[k], moved[k]);
+    if (archive.valid(moved) && !archive.known(moved)) *point = std::move(moved);
     const double s = score ? score(*point) : 0;
     candidates.emplace_back(s, std::move(*point));
   }

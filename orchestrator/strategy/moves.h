@@ -12,8 +12,9 @@ namespace amk {
 void shuffle(std::vector<Point>& points, Rng& rng);
 std::optional<Point> fresh_point(const Archive& archive, Rng& rng);  // random, valid, unknown; exhaustive as a last resort
 // Random candidates, of which the one farthest from everything known is taken: a space-filling start (maximin, Johnson et al. 1990). With a score the
-// third of the candidates that has the lowest is left to choose from.
-std::optional<Point> spread_point(const Archive& archive, Rng& rng, const std::function<double(const Point&)>& score = {});
+// third of the candidates that has the lowest is left to choose from. `rounded`: of powers of two more often than the space has them
+// (round_numbers.h).
+std::optional<Point> spread_point(const Archive& archive, Rng& rng, const std::function<double(const Point&)>& score = {}, bool rounded = false);
 // 0…knobs: a differing categorical or boolean knob counts one, an ordinal one half and half of its share of the range.
 double distance(const SearchSpace& space, const Point& a, const Point& b);
 double knob_distance(const SearchSpace& space, std::size_t knob, std::uint16_t a, std::uint16_t b);  // its summands

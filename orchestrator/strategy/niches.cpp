@@ -6,7 +6,6 @@
 namespace amk {
 namespace {
 
-constexpr std::size_t kFewChoices = 4;
 constexpr int kMisses = 3;
 
 double log_best(const Archive& archive, Niche niche) {

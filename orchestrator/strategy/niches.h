@@ -12,6 +12,8 @@
 
 namespace amk {
 
+constexpr std::size_t kFewChoices = 4;  // of a knob that makes niches
+
 struct Niche {
   std::size_t knob = 0;
   std::uint16_t choice = 0;

@@ -11,6 +11,7 @@
 #include "orchestrator/strategy/gaussian_process.h"
 #include "orchestrator/strategy/moves.h"
 #include "orchestrator/strategy/proposer.h"
+#include "orchestrator/strategy/round_numbers.h"
 #include "orchestrator/strategy/trend.h"
 
 using namespace amk;
@@ -141,6 +142,69 @@ TEST_CASE("distances by hand; a spread point is farther than most") {
     random += distance(s, *fresh_point(archive, rng), {0, 0, 0, 0});
   }
   CHECK(spread > 1.15 * random);
+}
+
+TEST_CASE("powers of two among a knob's choices, by hand") {
+  Knob k;
+  k.kind = KnobKind::Ordinal;
+  k.choices = {16, 32, 48, 64, 80.0, 96};
+  CHECK(powers_of_two(k) == std::vector<bool>{true, true, false, true, false, false});
+  CHECK(nearest_power_of_two(k, 2) == 3);  // 64 is 4/3 of 48, which is 3/2 of 32
+  CHECK(nearest_power_of_two(k, 4) == 3);
+  CHECK(nearest_power_of_two(k, 0) == 0);
+  k.choices = {0, 1, 2, 3};
+  CHECK(powers_of_two(k) == std::vector<bool>{false, true, true, false});
+  CHECK(nearest_power_of_two(k, 0) == 1);
+  k.choices = {0.5, 0.25, 3, 5, 1};  // one alone
+  CHECK(powers_of_two(k).empty());
+  k.choices = {1, 2, 4, 3};  // one other
+  CHECK(powers_of_two(k).empty());
+  k.choices = {1, 2, 3, 5};
+  k.kind = KnobKind::Categorical;
+  CHECK(powers_of_two(k).empty());
+}
+
+TEST_CASE("a rounded start is of powers of two mostly, and no less spread") {
+  const SearchSpace s = space();  // a, b, c: 16, 32, 48, … 128, of which four of eight are powers of two
+  Archive archive(s);
+  archive.record({{0, 0, 0, 0}, 1.0});
+  Rng rng(3);
+  const std::vector<bool> power = powers_of_two(s.knobs[0]);
+  double rounded = 0, plain = 0, far = 0, random = 0;
+  for (int i = 0; i < 60; ++i) {
+    const Point p = *spread_point(archive, rng, {}, true), q = *spread_point(archive, rng);
+    for (std::size_t k = 0; k < 3; ++k) rounded += power[p[k]], plain += power[q[k]];
+    far += distance(s, p, {0, 0, 0, 0});
+    random += distance(s, *fresh_point(archive, rng), {0, 0, 0, 0});
+  }
+  CHECK(rounded > 1.2 * plain);
+  CHECK(rounded < 180);  // not all
+  CHECK(far > 1.1 * random);
+}
+
+TEST_CASE("what powers of two do is learned from some and known of others") {
+  Knob k;
+  k.name = "block";
+  k.kind = KnobKind::Ordinal;
+  for (int i = 1; i <= 16; ++i) k.choices.push_back(16 * i);
+  Knob other = k;
+  other.name = "rows";
+  SearchSpace s;
+  s.knobs = {k, other};
+  const std::vector<bool> power = powers_of_two(k);
+  Sample shown;
+  for (const std::uint16_t a : {0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 14})  // of the powers of two 16, 32, 64, not 128 and 256
+    for (std::uint16_t b = 0; b < 16; b += 5) shown.points.push_back({a, b});
+  for (const Point& p : shown.points) shown.views.push_back(&p), shown.y.push_back((power[p[0]] ? -1.0 : 0.0) + 0.01 * p[1]);
+  GaussianProcess process(s);
+  Rng rng(1);
+  process.fit(shown.views, shown.y, {}, 300, rng);
+  const auto gap = [&](std::uint16_t round, std::uint16_t beside) {
+    const Point p = {round, 3}, q = {beside, 3};
+    return process.means({&q})[0] - process.means({&p})[0];
+  };
+  CHECK(gap(7, 9) > 0.3);    // 128 and 160
+  CHECK(gap(15, 13) > 0.2);  // 256, beyond all that was shown, and 224
 }
 
 TEST_CASE("pending points are listed until they are told") {
@@ -287,6 +351,28 @@ TEST_CASE("on a plateau every knob that was never moved alone from the best is, 
   CHECK(others == std::set<std::size_t>{1, 2});
 }
 
+TEST_CASE("from eight evaluations without a better best on every choice of the knobs of few choices is tried beside the best") {
+  const SearchSpace s = space();
+  for (const std::size_t after : {7u, 8u}) {
+    Archive archive(s);
+    archive.record({{0, 0, 7, 3}, 9.0});
+    archive.record({{0, 4, 4, 1}, 1.0});
+    archive.record({{0, 4, 4, 0}, 5.0});  // every knob moved once
+    archive.record({{0, 4, 5, 1}, 5.0});
+    archive.record({{0, 5, 4, 1}, 5.0});
+    for (std::uint16_t a = 1; archive.observations().size() < after + 2; ++a) archive.record({{a, 4, 4, 1}, 5.0});
+    const auto proposer = cold_gaussian_proposer();
+    Rng rng(3);
+    std::set<std::uint16_t> tried;
+    for (int i = 0; i < 2; ++i) {
+      const Point p = proposer->propose(archive, rng).value();
+      archive.mark_asked(p);
+      if (p[0] == 0 && p[1] == 4 && p[2] == 4) tried.insert(p[3]);
+    }
+    CHECK_MESSAGE((tried == std::set<std::uint16_t>{2, 3}) == (after == 8), after);
+  }
+}
+
 TEST_CASE("a trend is dropped for good after twelve evaluations that found nothing worthwhile, not before") {
   const SearchSpace s = space();
   for (const std::size_t after : {11u, 12u}) {
@@ -303,7 +389,9 @@ TEST_CASE("a trend is dropped for good after twelve evaluations that found nothi
                  static_cast<std::uint16_t>(draw.below(4))};
       if (additive(p) > -0.9) archive.record({p, std::exp(additive(p))});
     }
-    // Each knob moved alone, so that screening is over.
+    // Each knob moved alone, the one of few choices to every choice, so that screening is over.
+    archive.mark_asked({0, 5, 0, 0});
+    archive.mark_asked({0, 5, 0, 3});
     archive.mark_asked({1, 5, 0, 2});
     archive.mark_asked({0, 6, 0, 2});
     archive.mark_asked({0, 5, 1, 2});
