@@ -128,7 +128,7 @@ std::optional<Point> Portfolio::initial() {
   if (short_start || others >= (trend_ ? kInitialWithPrior : kInitial)) return std::nullopt;
   std::function<double(const Point&)> score;
   if (trend_ && shuns_slow_) score = [this](const Point& p) { return trend_->at(p); };
-  auto point = spread_point(archive_, rng_, score, trend_ == nullptr);
+  auto point = spread_point(archive_, rng_, score, !shuns_slow_);  // the model knows what sizes suit
   if (point) spread_asked_.push_back(*point);
   return point;
 }
