@@ -81,6 +81,25 @@ bool has_bias(const ModelSpec& spec, Matrix matrix) {
   return false;
 }
 
+WeightKind bias_of(WeightKind kind) {
+  switch (kind) {
+    case WeightKind::Q:
+      return WeightKind::QBias;
+    case WeightKind::K:
+      return WeightKind::KBias;
+    case WeightKind::V:
+      return WeightKind::VBias;
+    case WeightKind::O:
+      return WeightKind::OBias;
+    case WeightKind::Gate:
+      return WeightKind::GateBias;
+    case WeightKind::Up:
+      return WeightKind::UpBias;
+    default:
+      return WeightKind::DownBias;
+  }
+}
+
 LogicalRow logical_row(const ModelSpec& spec, Matrix matrix, std::int32_t packed_row) {
   switch (matrix) {
     case Matrix::Qkv: {

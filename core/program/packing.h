@@ -21,6 +21,7 @@ struct LogicalRow {
 std::int32_t packed_rows(const ModelSpec& spec, Matrix matrix);  // rows of the fused matrix (not padded)
 std::int32_t packed_cols(const ModelSpec& spec, Matrix matrix);
 bool has_bias(const ModelSpec& spec, Matrix matrix);
+WeightKind bias_of(WeightKind kind);  // of a linear matrix that can have one: Q, K, V, O, Gate, Up, Down
 // Qkv: q heads, then k heads (both in pair units), then v rows in natural order. GateUp: pair units of gate and up. Others: natural order.
 LogicalRow logical_row(const ModelSpec& spec, Matrix matrix, std::int32_t packed_row);
 

@@ -12,25 +12,6 @@ namespace {
 // Below this many matrix elements in all, rows are converted to fp32 once instead of at every use.
 constexpr std::int64_t kConvertOnceElements = std::int64_t{8} << 20;
 
-WeightKind bias_of(WeightKind kind) {
-  switch (kind) {
-    case WeightKind::Q:
-      return WeightKind::QBias;
-    case WeightKind::K:
-      return WeightKind::KBias;
-    case WeightKind::V:
-      return WeightKind::VBias;
-    case WeightKind::O:
-      return WeightKind::OBias;
-    case WeightKind::Gate:
-      return WeightKind::GateBias;
-    case WeightKind::Up:
-      return WeightKind::UpBias;
-    default:
-      return WeightKind::DownBias;
-  }
-}
-
 tl::unexpected<Error> unbound(const Buffer& buffer, const std::string& why) {
   return fail(ErrorKind::InvalidArgument, "weight buffer " + buffer.name + ": " + why, {{"field", buffer.name}});
 }

@@ -106,25 +106,6 @@ class Uploader {
   const GpuLayout& layout() const { return layout_; }
 
  private:
-  static WeightKind bias_of(WeightKind kind) {
-    switch (kind) {
-      case WeightKind::Q:
-        return WeightKind::QBias;
-      case WeightKind::K:
-        return WeightKind::KBias;
-      case WeightKind::V:
-        return WeightKind::VBias;
-      case WeightKind::O:
-        return WeightKind::OBias;
-      case WeightKind::Gate:
-        return WeightKind::GateBias;
-      case WeightKind::Up:
-        return WeightKind::UpBias;
-      default:
-        return WeightKind::DownBias;
-    }
-  }
-
   void bias(Matrix m, int layer, std::vector<std::byte>& out) const {
     const std::int64_t offset = layout_.bias_offset(m, layer);
     if (offset == GpuLayout::kNoVector) return;

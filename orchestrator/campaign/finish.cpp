@@ -6,7 +6,7 @@
 #include "orchestrator/campaign/campaign.h"
 #include "orchestrator/campaign/service.h"
 #include "orchestrator/campaign/transitions.h"
-#include "orchestrator/store/secret.h"
+#include "core/base/random_hex.h"
 
 namespace amk {
 

@@ -10,7 +10,7 @@
 #include "orchestrator/store/journal_choice.h"
 #include "orchestrator/store/migrate.h"
 #include "orchestrator/store/readers.h"
-#include "orchestrator/store/secret.h"
+#include "core/base/random_hex.h"
 #include "orchestrator/store/vfs_shim.h"
 
 namespace amk {

@@ -5,7 +5,7 @@
 
 namespace amk {
 
-// `bytes` random bytes from the kernel as lowercase hex digits.
+// random_hex(); without random bytes the program ends.
 std::string random_id(int bytes = 8);
 
 }  // namespace amk

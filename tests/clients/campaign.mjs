@@ -1,24 +1,12 @@
 // A whole campaign over MCP stdio, as an agent drives it, with both official clients: doctor, propose, eval, loop, status, record (a claim; a
 // kept backed by a verdict), next, report, results, results.tsv as a resource; then the shim is killed, another started, and the campaign
 // is as it was. Usage: node campaign.mjs PATH_TO_AMK
-import { Checks, clients, eventually, finish, processesWith, workspace } from './harness.mjs';
+import { eventually, processesWith, withEachClient } from './harness.mjs';
 
 const amk = process.argv[2];
 const model = 'toy';
 const gpu = 'rtx5090';
-const all = [];
-for (const [name, connect] of Object.entries(clients)) {
-  const c = new Checks(name);
-  all.push(c);
-  const w = workspace();
-  try {
-    await run(c, connect, w);
-  } catch (e) {
-    c.that('no exception', false, e.stack);
-  }
-  w.remove();
-}
-finish(all);
+await withEachClient(run);
 
 async function run(c, connect, w) {
   const open = () => connect(amk, ['--workspace', w.path, 'mcp']);

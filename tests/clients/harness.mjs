@@ -98,3 +98,20 @@ export function finish(all) {
   console.log(`${passed} passed, ${failed} failed`);
   process.exit(failed === 0 && passed > 0 ? 0 : 1);
 }
+
+// `run(checks, connect, workspace)` with each of the clients, then finish().
+export async function withEachClient(run) {
+  const all = [];
+  for (const [name, connect] of Object.entries(clients)) {
+    const c = new Checks(name);
+    all.push(c);
+    const w = workspace();
+    try {
+      await run(c, connect, w);
+    } catch (e) {
+      c.that('no exception', false, e.stack);
+    }
+    w.remove();
+  }
+  finish(all);
+}

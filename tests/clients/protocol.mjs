@@ -1,21 +1,9 @@
 // Both official clients against the server with fake tools: every feature of the protocol engine as real clients use it.
 // Usage: node protocol.mjs PATH_TO_FAKE_AMK
-import { Checks, clients, eventually, finish, processesWith, workspace } from './harness.mjs';
+import { eventually, processesWith, withEachClient } from './harness.mjs';
 
 const fake = process.argv[2];
-const all = [];
-for (const [name, connect] of Object.entries(clients)) {
-  const c = new Checks(name);
-  all.push(c);
-  const w = workspace();
-  try {
-    await run(c, connect, w);
-  } catch (e) {
-    c.that('no exception', false, e.stack);
-  }
-  w.remove();
-}
-finish(all);
+await withEachClient(run);
 
 async function run(c, connect, w) {
   const open = () => connect(fake, ['mcp', '--workspace', w.path]);

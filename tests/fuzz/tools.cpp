@@ -9,6 +9,7 @@
 #include "server/protocol/server.h"
 #include "server/tools/app.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/verdicts.h"
 
 using namespace amk;
 using fuzz::require;
@@ -21,19 +22,7 @@ class InstantJudge final : public Judge {
   std::vector<GpuTarget> local_gpus() override { return {}; }
   Json gpu_report() override { return {{"gpus", Json::array()}, {"missing", Json::array()}}; }
   Result<Verdict> judge(const Workload& workload, const Json& canonical, Device, const IncumbentNow&, const Progress&) override {
-    Verdict v;
-    v.workload = workload.id();
-    v.gpu = workload.target().name;
-    v.device = "cpu";
-    v.regime = workload.regime();
-    v.config = canonical;
-    v.schedule_id = workload.schedule_id(canonical);
-    v.status = VerdictStatus::Ok;
-    v.valid = v.correct = true;
-    v.correctness = Correctness{};
-    v.latency_kind = LatencyKind::Predicted;
-    v.latency_us = 100 + static_cast<double>(std::hash<std::string>{}(v.schedule_id) % 1000);
-    return v;
+    return test::predicted(workload, canonical, 100 + static_cast<double>(std::hash<std::string>{}(workload.schedule_id(canonical)) % 1000));
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include "core/base/hash.h"
 #include "core/base/parse_json.h"
+#include "kernels/family.h"
 #include "kernels/verdict.h"
 
 namespace amk::test {
@@ -27,6 +28,29 @@ inline Verdict verdict_of(const Json& config, double latency_us, double bound_us
   v.bound_us = bound_us;
   v.pct_of_roofline = 100 * bound_us / latency_us;
   v.regions = {{"attention", 0.2 * latency_us}, {"mlp", 0.6 * latency_us}, {"lm_head", 0.1 * latency_us}, {"sync", 0.1 * latency_us}};
+  return v;
+}
+
+// What a judge says first: whose verdict it is.
+inline Verdict verdict_on(const Workload& workload, const Json& canonical, const std::string& device) {
+  Verdict v;
+  v.workload = workload.id();
+  v.gpu = workload.target().name;
+  v.device = device;
+  v.regime = workload.regime();
+  v.config = canonical;
+  v.schedule_id = workload.schedule_id(canonical);
+  return v;
+}
+
+// Valid, correct, with a predicted latency.
+inline Verdict predicted(const Workload& workload, const Json& canonical, double latency_us) {
+  Verdict v = verdict_on(workload, canonical, "cpu");
+  v.status = VerdictStatus::Ok;
+  v.valid = v.correct = true;
+  v.correctness = Correctness{};
+  v.latency_kind = LatencyKind::Predicted;
+  v.latency_us = latency_us;
   return v;
 }
 

@@ -76,6 +76,19 @@ Json honest_reply(const GemmWorkload& w, const Json& request) {
   return {{"verdict", to_json(v)}, {"timing", timing}, {"wall_ratio", 1.02}, {"other_processes", 0}};
 }
 
+// An honest worker whose replies `tell` changes; they take their time. Both are used as long as the answers are.
+std::function<Result<Message>(const Json&)> honest_but_for(const GemmWorkload& w, const std::function<void(Json&)>& tell) {
+  return [&](const Json& request) -> Result<Message> {
+    Message reply;
+    if (request.at("op") == "check") {
+      reply.body = honest_reply(w, request);
+      tell(reply.body);
+      std::this_thread::sleep_for(std::chrono::milliseconds(22));
+    }
+    return reply;
+  };
+}
+
 }  // namespace
 
 TEST_CASE("a worker's verdict comes back with the device's name, timed by its samples; requests name family, workload and both configs" *
@@ -120,15 +133,7 @@ TEST_CASE("a worker that lies: numbers without samples, of other samples, of ano
   Json incumbent = config;
   incumbent["stages"] = config.at("stages").get<int>() - 1;
   std::function<void(Json&)> tell;
-  bed.link.answer = [&](const Json& request) -> Result<Message> {
-    Message reply;
-    if (request.at("op") == "check") {
-      reply.body = honest_reply(*w, request);
-      tell(reply.body);
-      std::this_thread::sleep_for(std::chrono::milliseconds(22));
-    }
-    return reply;
-  };
+  bed.link.answer = honest_but_for(*w, tell);
   RemoteJudge judge(bed.device, bed.options, bed.link);
   // What the verdict says of time is not even read: it is computed again.
   tell = [](Json& b) { b["verdict"]["latency_us"] = 20.0, b["verdict"]["withheld"] = nullptr; };
@@ -188,15 +193,7 @@ TEST_CASE("what the card said of itself is in the verdict: clocks, power limit, 
   Bed bed;
   const auto w = workload();
   std::function<void(Json&)> tell = [](Json&) {};
-  bed.link.answer = [&](const Json& request) -> Result<Message> {
-    Message reply;
-    if (request.at("op") == "check") {
-      reply.body = honest_reply(*w, request);
-      tell(reply.body);
-      std::this_thread::sleep_for(std::chrono::milliseconds(22));
-    }
-    return reply;
-  };
+  bed.link.answer = honest_but_for(*w, tell);
   RemoteJudge judge(bed.device, bed.options, bed.link);
   tell = [](Json& b) { b["timing"]["clock_mhz"] = 1755, b["timing"]["throttle_reasons"] = 4, b["other_processes"] = 2; };
   auto v = judge.judge(*w, w->default_config(), std::nullopt, {});

@@ -11,6 +11,7 @@
 #include "core/base/json.h"
 #include "orchestrator/service/service.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/verdicts.h"
 
 using namespace amk;
 
@@ -37,13 +38,7 @@ class ThreeGpus final : public CpuJudge {
       arrived_.notify_all();
       arrived_.wait_for(lock, std::chrono::seconds(20), [this] { return all_here_; });
     }
-    Verdict v;
-    v.workload = workload.id();
-    v.gpu = workload.target().name;
-    v.device = "GPU-fake";
-    v.regime = workload.regime();
-    v.config = canonical;
-    v.schedule_id = workload.schedule_id(canonical);
+    Verdict v = test::verdict_on(workload, canonical, "GPU-fake");
     const auto us = workload.predict_us(canonical);
     const auto best = incumbent().value();
     if (us) {

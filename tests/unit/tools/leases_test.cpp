@@ -9,6 +9,7 @@
 #include "core/base/json.h"
 #include "server/tools/app.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/verdicts.h"
 
 using namespace amk;
 
@@ -29,19 +30,7 @@ class ScriptedJudge final : public CpuJudge {
   explicit ScriptedJudge(std::function<void()> then) : then_(std::move(then)) {}
   Result<Verdict> judge(const Workload& workload, const Json& canonical, Device, const IncumbentNow&, const Progress&) override {
     then_();
-    Verdict v;
-    v.workload = workload.id();
-    v.gpu = workload.target().name;
-    v.device = "cpu";
-    v.regime = workload.regime();
-    v.config = canonical;
-    v.schedule_id = workload.schedule_id(canonical);
-    v.status = VerdictStatus::Ok;
-    v.valid = v.correct = true;
-    v.correctness = Correctness{};
-    v.latency_kind = LatencyKind::Predicted;
-    v.latency_us = 100;
-    return v;
+    return test::predicted(workload, canonical, 100);
   }
 
  private:

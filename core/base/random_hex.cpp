@@ -1,4 +1,4 @@
-#include "orchestrator/store/secret.h"
+#include "core/base/random_hex.h"
 
 #include <errno.h>
 #include <sys/random.h>
