@@ -1,6 +1,7 @@
 // The parent's half of judging a deterministic GEMM: plans and builds without the GPU, then lets a worker judge, with limits. Unlike the
 // megakernel's, what is expected lives in the worker: it is computed there by a plain kernel that is itself held against the CPU oracle at every
-// opening, and a plan is data, so no candidate brings code of its own into that process. docs/det-gemm.md.
+// opening, and a plan is data, so no candidate brings code of its own into that process. Thread-safe: one candidate at a time is the
+// worker's. docs/det-gemm.md.
 #pragma once
 
 #include <mutex>

@@ -1,3 +1,4 @@
+// GPU targets by name.
 #pragma once
 
 #include <filesystem>

@@ -1,3 +1,4 @@
+// GPU targets and workloads by name; a test fails where one does not open.
 #pragma once
 
 #include <doctest/doctest.h>
