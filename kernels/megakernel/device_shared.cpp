@@ -106,7 +106,7 @@ class SharedMemory {
   }
 
   // Several sequences' vectors of down, and of O, need not be staged where a warp's own part of them fits its registers, of which Hopper lets the
-  // producer's warps give theirs away (device/gemv.cuh, direct_products). How many segments of a unit that is; 0: they are staged.
+  // producer's warps give theirs away (device/gemv_direct.cuh). How many segments of a unit that is; 0: they are staged.
   int direct_segs(Matrix matrix, const RowShape& shape, std::int64_t columns) const {
     if (program_.batch == 1 || !s_.packed || config_.kernel.gemv_path != GemvPath::Mma || spec_.dtype != DType::BF16 || s_.int8 || s_.slots == 0)
       return 0;

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "core/base/parse_json.h"
+#include "core/base/random_hex.h"
 #include "orchestrator/campaign/campaign.h"
 #include "orchestrator/campaign/service.h"
 #include "orchestrator/campaign/transitions.h"
-#include "core/base/random_hex.h"
 
 namespace amk {
 

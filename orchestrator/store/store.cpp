@@ -4,13 +4,13 @@
 
 #include <utility>
 
+#include "core/base/random_hex.h"
 #include "orchestrator/store/failpoint.h"
 #include "orchestrator/store/filesystem.h"
 #include "orchestrator/store/group_writer.h"
 #include "orchestrator/store/journal_choice.h"
 #include "orchestrator/store/migrate.h"
 #include "orchestrator/store/readers.h"
-#include "core/base/random_hex.h"
 #include "orchestrator/store/vfs_shim.h"
 
 namespace amk {

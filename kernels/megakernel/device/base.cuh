@@ -59,7 +59,7 @@ constexpr u32 kActStride = AMK_ACT_STRIDE;  // bytes from one sequence's staged 
 constexpr u32 kWideSlots = AMK_WIDE_SLOTS, kWideStride = AMK_WIDE_STRIDE;
 static_assert(kWideSlots == 0 || kSlots <= 31, "a bit a slot");
 // Several sequences' vectors of down, and of O, in registers: each warp loads what its own columns meet, so many segments of each unit, straight from
-// L2 (gemv.cuh, direct_products). 0: they are staged like the others. kConsumerRegisters: what a consumer thread then has, of those that the
+// L2 (gemv_direct.cuh). 0: they are staged like the others. kConsumerRegisters: what a consumer thread then has, of those that the
 // producer's warps leave over.
 constexpr int kDownSegs = AMK_DOWN_SEGS, kOSegs = AMK_O_SEGS, kConsumerRegisters = AMK_CONSUMER_REGISTERS;
 // O merges attention's partials itself; where it takes its vectors directly, each warp those of its own columns, which attention has then stored in

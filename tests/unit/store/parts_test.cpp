@@ -3,11 +3,11 @@
 
 #include <set>
 
+#include "core/base/random_hex.h"
 #include "orchestrator/store/failpoint.h"
 #include "orchestrator/store/filesystem.h"
 #include "orchestrator/store/job_records.h"
 #include "orchestrator/store/journal_choice.h"
-#include "core/base/random_hex.h"
 #include "orchestrator/store/store.h"
 #include "orchestrator/store/types.h"
 #include "tests/support/temp_folder.h"
