@@ -58,7 +58,7 @@ void compare_alone(GpuModel& model, const ScheduleConfig& config, int batch, int
   checks.check(keeps_to_buffers(model, *together), name + " keeps to its buffers");
 }
 
-// A model whose O and down are wide enough that eight warps take their vectors directly (device/gemv_direct.cuh): two layers, `segs` segments of down a
+// A model whose O and down are wide enough that eight warps take their vectors directly (gemv_direct.cuh): two layers, `segs` segments of down a
 // warp. From a hidden size of 2,048 on every unit is all warps' work: then spare warps finish rows (device/finishers.cuh); at that size norms go to
 // registers.
 constexpr int kFinishedBySpareWarps = 2048;
