@@ -9,7 +9,8 @@ namespace amk {
 namespace {
 
 constexpr double kKiB = 1024.0;
-constexpr std::int64_t kAttentionORoom = 16 * 1024, kAttentionORoomPerWarp = 1150;  // of shared memory, for all but the ring and the cache's rows
+// Of shared memory, for all but the ring and the cache's rows: kernels/megakernel/device_shared.cpp. Sums take more the fewer columns a warp has.
+std::int64_t attention_o_room(int warps, int columns) { return 16896 + 1150 * warps + (columns <= 128 ? 5120 : columns <= 256 ? 3072 : 0); }
 constexpr double kShortVectorBytes = 8192;      // of packets, twice a vector's bytes: kernels/megakernel/device/stage.cuh
 constexpr double kReferenceWindow = 40 * kKiB;  // hop_us of a target is the one with this many bytes in flight per SM, between a task and the next
 constexpr double kSharingSharpness = 8;         // how sharply "limited by the window" turns into "limited by the memory"
@@ -161,7 +162,7 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
     rates.round_us = k.attention_o_round_us;
     rates.late_us = k.attention_o_late_us;
     const std::int64_t room =
-        target.smem_optin_bytes - kAttentionORoom - kAttentionORoomPerWarp * consumer_warps(config) - config.smem_bytes_per_block;
+        target.smem_optin_bytes - config.smem_bytes_per_block - attention_o_room(consumer_warps(config), config.kernel.cols_per_warp);
     if (!uses_cpasync(config, target)) rates.staged_bytes = static_cast<double>(std::max<std::int64_t>(0, room));
   }
   rates.warps = static_cast<int>(warps);

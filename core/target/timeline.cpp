@@ -164,8 +164,9 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
       work.weight_bytes = 0;
       work.kv_bytes = static_cast<double>(keys) * row * (task.row_end - task.row_begin) / spec.hidden;
       work.compute_us += rates.head_us + static_cast<double>(rounds) * rates.round_us;
-      if (const double late = static_cast<double>(keys) * row - rates.staged_bytes; late > 0)
-        work.compute_us += rates.late_us + late / rates.l2_sm_bytes_per_us;
+      // Steps from here on: who is timed decodes a few.
+      const std::int64_t staged = static_cast<std::int64_t>(rates.staged_bytes / row) / kTileKeys * kTileKeys, late = keys + kTileKeys / 2 - staged;
+      if (late > 0) work.compute_us += rates.late_us + static_cast<double>(late) * row / rates.l2_sm_bytes_per_us;
       break;
     }
     case Opcode::AttentionTile:

@@ -330,7 +330,7 @@ TEST_CASE("registers of a thread go down where a scheduler gets one warp more, a
 TEST_CASE("attention_o beyond 512 threads spills: slower than with 416, with a ring and without") {
   const ModelSpec smollm2 = smollm2_135m();
   const GpuTarget target = gpu("h200");
-  const auto predicted_us = [&](int threads, int ring) {
+  const auto predicted_us = [&](int threads, int ring, int columns = 512) {
     ScheduleConfig config;
     config.gemv_n_tile = 8;
     config.attention_kv_block = 128;
@@ -340,6 +340,7 @@ TEST_CASE("attention_o beyond 512 threads spills: slower than with 416, with a r
     config.fusion.attention_combine = true;
     config.kernel.publish = Publish::Flagged;
     config.kernel.gemv_path = GemvPath::Slices;
+    config.kernel.cols_per_warp = columns;
     if (ring > 0) config.kernel.chunk_bytes = 32768;
     return predict(lowered(smollm2, config, target, 512), config, target, 256).latency_us;
   };
@@ -356,6 +357,10 @@ TEST_CASE("attention_o beyond 512 threads spills: slower than with 416, with a r
     CHECK(predicted_us(544, ring) > 1.1 * predicted_us(416, ring));
     CHECK(predicted_us(800, ring) > 1.5 * predicted_us(416, ring));
   }
+  // Beside a ring of 128 KB there is room for 272 rows of the cache with 512 columns, for 256 with fewer, whose sums take more: 276.9 and 310.6.
+  CHECK(predicted_us(416, 131072) == doctest::Approx(276.9).epsilon(0.10));
+  CHECK(predicted_us(416, 131072, 256) == doctest::Approx(310.6).epsilon(0.10));
+  CHECK(predicted_us(416, 131072, 256) > 1.05 * predicted_us(416, 131072));
 }
 
 // Of traced steps, medians over layers, µs (docs/lab/megakernel.md, 27 and 30): how far each kind of instruction moves the end of the step, less the
