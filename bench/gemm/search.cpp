@@ -32,6 +32,7 @@ Result<SearchResult> run_search(Runner& runner, const SearchRun& run, const Reso
   StrategyOptions options;
   options.seed = run.seed;
   options.prior = std::make_shared<AnalyticPrior>(workload);
+  options.prior_is_model = true;
   options.expected_evaluations = static_cast<std::size_t>(run.evaluations);
   AMK_TRY(start, workload->point_of(workload->default_config()));
   options.start = {start};
