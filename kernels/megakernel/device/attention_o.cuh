@@ -8,6 +8,7 @@
 
 #include "attention_slices.cuh"
 #include "slice_unit_end.cuh"
+#include "slice_weights.cuh"
 
 namespace amk_vm {
 
@@ -81,28 +82,38 @@ __device__ __forceinline__ void stage_ahead(const Block& block, const Params& p,
   Stage(block).bring(p, block.task(i), range, range.last_chunk());
 }
 
+// Rows of the newest tile that are not there yet weigh nothing, but must be numbers. By a warp that does not look.
+__device__ __forceinline__ void clear_values(const Block& block, const HeadRange& range, u32 lane) {
+  constexpr u32 kPieces = kHeadDim / 8;
+  const u32 row = (range.rows() - 1) % kStagedRows, values = Stage(block).values();
+#pragma unroll 1
+  for (u32 i = (row + 1) * kPieces + lane; i < align_up(row + 1, kTile) * kPieces; i += 32)
+    asm volatile("st.shared.v4.u32 [%0], {%1,%1,%1,%1};" ::"r"(values + i * 16), "r"(0) : "memory");
+}
+
 // The warp that looks: queries, and this step's row, to shared memory; a piece of eight elements, four packets, a lane and turn.
+// `meanwhile()`: what all warps do before that one waits.
+template <class Meanwhile>
 __device__ __forceinline__ void look_for_head(const Block& block, const Params& p, const TaskDesc& task, u32 index, const HeadRange& range,
-                                              u32 lane) {
+                                              bool looks, u32 lane, Meanwhile meanwhile) {
   constexpr u32 kPieces = kHeadDim / 8, kAll = (kGqa + 2) * kPieces;  // queries, then the key, then the value
   constexpr int kTurns = (kAll + 31) / 32;
   const Stage stage(block);
   const u32 row = (range.rows() - 1) % kStagedRows;
-  // Rows of the newest tile that are not there yet weigh nothing, but must be numbers.
-#pragma unroll 1
-  for (u32 i = (row + 1) * kPieces + lane; i < align_up(row + 1, kTile) * kPieces; i += 32)
-    asm volatile("st.shared.v4.u32 [%0], {%1,%1,%1,%1};" ::"r"(stage.values() + i * 16), "r"(0) : "memory");
   const u8* queries = p.activations + task.input + static_cast<u64>(task.head) * kGqa * kHeadDim * 4;
   const u8* now = p.activations + kKvNow + static_cast<u64>(task.head) * kHeadDim * 4;
+  const auto from = [&](int i) {
+    const u32 piece = i * 32 + lane;
+    if (piece < kGqa * kPieces) return queries + piece * 32;
+    return now + (piece < (kGqa + 1) * kPieces ? 0 : kKvRows * 4) + piece % kPieces * 32;
+  };
+  const auto wanted = [&](int i) { return looks && i * 32 + lane < kAll; };
   Packets packets[kTurns];
-  look_for(
-      block, p, index, tag_base(p) + task.input_tag, packets,
-      [&](int i) {
-        const u32 piece = i * 32 + lane;
-        if (piece < kGqa * kPieces) return queries + piece * 32;
-        return now + (piece < (kGqa + 1) * kPieces ? 0 : kKvRows * 4) + piece % kPieces * 32;
-      },
-      [&](int i) { return i * 32 + lane < kAll; });
+  ask_for_packets(packets, from, wanted);
+  meanwhile();
+  if (!looks) return;
+  await_packets(block, p, index, tag_base(p) + task.input_tag, packets, from, wanted);
+  __syncwarp();
 #pragma unroll
   for (int i = 0; i < kTurns; ++i) {
     const u32 piece = i * 32 + lane, swizzled = piece % kPieces ^ cache_swizzle(kHeadDim, row);
@@ -164,20 +175,31 @@ struct HeadSums {
 
 // The head's vector, as products take it, in shared memory: behind the next barrier.
 __device__ __forceinline__ u32* head_vector(const Block& block) { return reinterpret_cast<u32*>(block.act() + kHeadVectorAt); }
-__device__ __forceinline__ void attend_head(const Block& block, const Params& p, const TaskDesc& task, u32 index, Turn& turn) {
+template <class Meanwhile>
+__device__ __forceinline__ void attend_head(const Block& block, const Params& p, const TaskDesc& task, u32 index, Turn& turn, Meanwhile meanwhile) {
   const u32 warp = thread_index() / 32, lane = thread_index() % 32, g = lane / 4, t = lane % 4;
-  turn.say(block);
   trace_mark(p, index, kMarkStart, thread_index() == 0);
   const HeadRange range(p);
   const Stage stage(block);
   u32 chunk = range.last_chunk();
   if constexpr (!kBulk) stage.bring(p, task, range, chunk);
-  if (warp == 0) look_for_head(block, p, task, index, range, lane);
+  TilePlaces places(g, t);
+  places.k = keep(places.k), places.v = keep(places.v);
+  TileRows tile;  // one set of registers for all turns of the loop
+  tile.clear();
+  const auto take_tile = [&](u32 i) {
+    take_keys(tile, places, stage.keys + i * kTile * kCacheRowBytes);
+    take_values(tile, places, g, stage.values() + i * kTile * kCacheRowBytes);
+  };
+  const auto tiles_of = [&](u32 which) {
+    const u32 rows = range.rows() - which * kStagedRows;
+    return ((rows < kStagedRows ? rows : kStagedRows) + kTile - 1) / kTile;
+  };
+  look_for_head(block, p, task, index, range, warp == 0, lane, meanwhile);
+  if (warp == 1) clear_values(block, range, lane);
   stage.wait(block, range, chunk, turn.staged);
   trace_mark(p, index, kMarkReady, thread_index() == 0);
   const float scale = 1.4426950408889634f * rsqrtf(static_cast<float>(kHeadDim));
-  TilePlaces places(g, t);
-  places.k = keep(places.k), places.v = keep(places.v);
   const u32 queries = keep(shared_address(block.act()) + kQueriesAt + (g * kHeadDim + t * 8) * 2);
   consumer_barrier();
 
@@ -195,14 +217,12 @@ __device__ __forceinline__ void attend_head(const Block& block, const Params& p,
   bool begun = false;
   for (;;) {
     const int first = range.begin + static_cast<int>(chunk * kStagedRows);
-    const u32 rows = range.rows() - chunk * kStagedRows, tiles = ((rows < kStagedRows ? rows : kStagedRows) + kTile - 1) / kTile;
+    const u32 tiles = tiles_of(chunk);
     // The warp that looks has the newest tile, and of those that are left over, if any are, the last.
     u32 i = tiles - 1 - warp, back = 2 * (kConsumerWarps - warp) - 1;
 #pragma unroll 1
     for (; i < tiles; i -= back, back = 2 * kConsumerWarps - back) {
-      TileRows tile;
-      take_keys(tile, places, stage.keys + i * kTile * kCacheRowBytes);
-      take_values(tile, places, g, stage.values() + i * kTile * kCacheRowBytes);
+      take_tile(i);
       const int base = first + static_cast<int>(i * kTile);
       float score[4];
       HeadSums::products(tile, q, scale, score);
@@ -244,6 +264,10 @@ __device__ __forceinline__ void attend_head(const Block& block, const Params& p,
 // needs no second place.
 struct HeadWeights {
   uint4 piece[kHeadBlocks * 2];
+  __device__ __forceinline__ void clear() {  // as in segment.cuh, Group
+#pragma unroll
+    for (uint4& part : piece) part = make_uint4(0, 0, 0, 0);
+  }
   static __device__ __forceinline__ const u8* of_unit(const Params& p, const TaskDesc& task, u32 unit, u32 lane) {
     return p.weights + static_cast<u64>(task.weight) * 16 + unit * (kQBlocks * 1024) + lane * 16;
   }
@@ -274,15 +298,25 @@ __device__ __forceinline__ bool attention_o(const Block& block, const Params& p,
     as_gemv.matrix = kO;
     end.prepare(block, p, as_gemv, unit, lane);
   };
+  const auto settle = [&] {
+    if (unit < units) end.settle(block, p, index);
+  };
+  // While queries are looked for. One warp does that, and all others wait for it: it has as little to do here as can be.
+  const auto meanwhile = [&] {
+    turn.say(block);
+    settle();
+    prefetch_task(block, p, index + kAheadTasks, count, warp, lane);
+  };
   bring();
   prepare();
-  attend_head(block, p, task, index, turn);
+  attend_head(block, p, task, index, turn, meanwhile);
   turn.say(block);
+  HeadWeights weights;
+  weights.clear();
   turn.meet();
   trace_mark(p, index, kMarkReduced, thread_index() == 0);
 #pragma unroll 1
   while (unit < units) {
-    HeadWeights weights;
     weights.take(weights_at);
     float c[2 * kHeadBlocks][4];
 #pragma unroll
@@ -298,11 +332,12 @@ __device__ __forceinline__ bool attention_o(const Block& block, const Params& p,
 #pragma unroll
     for (u32 j = 0; j < kHeadBlocks; ++j) sum += (c[j * 2][0] + c[j * 2 + 1][0]) + (c[j * 2][3] + c[j * 2 + 1][3]);
     end.kind = UnitEnd::kResidual;
-    end.finish(block, p, index, __shfl_sync(0xffffffffu, sum, lane % kUnit * 4));
+    end.finish(__shfl_sync(0xffffffffu, sum, lane % kUnit * 4));
     __syncwarp();
     unit += kConsumerWarps;
     bring();
     prepare();
+    settle();
   }
   trace_mark(p, index, kMarkPublished, warp == kConsumerWarps - 1 && lane == 0);
   const bool stays = turn.stays(block);

@@ -9,11 +9,7 @@ namespace amk_vm {
 
 // Packets as one lane looks for them: a word, or two neighbours.
 struct PacketOne {
-  u64 p;
-  __device__ __forceinline__ void clear() { p = 0; }
-  __device__ __forceinline__ void load(const u8* from) { asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(p) : "l"(from)); }
-  __device__ __forceinline__ bool right(u32 tag) const { return static_cast<u32>(p >> 32) == tag; }
-  __device__ __forceinline__ u32 word() const { return static_cast<u32>(p); }
+  static __device__ __forceinline__ void load(u64& p, const u8* from) { asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(p) : "l"(from)); }
 };
 struct PacketPair {
   u64 p[2];
@@ -54,8 +50,9 @@ struct Turn {
     return *reinterpret_cast<volatile int*>(block.partials(which) + 33 * kSumStride);
   }
   // Between two meetings, early: a poll's way from its data to the barrier is short.
-  __device__ __forceinline__ void say(const Block& block) const {
-    if (thread_index() == 0) leave(block, n % 2) = block.aborted();
+  __device__ __forceinline__ void say(const Block& block) const { say(block, thread_index() == 0); }
+  __device__ __forceinline__ void say(const Block& block, bool who) const {  // one thread
+    if (who) leave(block, n % 2) = block.aborted();
   }
   __device__ __forceinline__ void meet() {
     consumer_barrier();

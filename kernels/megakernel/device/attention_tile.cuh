@@ -21,6 +21,18 @@ __device__ __forceinline__ u32 permute(u32 a, u32 b, u32 selector) {
 
 struct TileRows {
   uint4 k[2][kQueryPieces], v[4][kValuePieces];
+  __device__ __forceinline__ void clear() {  // as in segment.cuh, Group
+#pragma unroll
+    for (auto& half : k) {
+#pragma unroll
+      for (uint4& piece : half) piece = make_uint4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (auto& row : v) {
+#pragma unroll
+      for (uint4& piece : row) piece = make_uint4(0, 0, 0, 0);
+    }
+  }
   // Both halves' products with the queries: `even` of the first two words of every piece, `odd` of the others. One array twice: one chain.
   __device__ __forceinline__ void multiply_keys(const uint4 (&q)[kQueryPieces], float (&even)[2][4], float (&odd)[2][4]) const {
 #pragma unroll

@@ -251,6 +251,12 @@ __device__ __forceinline__ float fast_exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// rsqrtf of a number that is not subnormal: without the steps that those take.
+__device__ __forceinline__ float rsqrt_normal(float x) {
+  float y;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 // Approximate division (2 ulp): the exact one is four times the instructions, and code that runs once a task is paid by the instruction.
 __device__ __forceinline__ float silu(float x) { return __fdividef(x, 1.0f + fast_exp2(-1.4426950408889634f * x)); }
 

@@ -204,27 +204,43 @@ __device__ __forceinline__ bool wait_dependencies(const Block& block, const Para
   return block.leave() == 0;
 }
 
-// Loads until every wanted packet carries the tag. `from(j)`: address of the j-th (Packets: of four words); `wanted(j)`: whether this thread has it.
-// All are on their way at once.
-template <int N, class Packet, class From, class Wanted>
-__device__ __forceinline__ void load_packets(const Block& block, const Params& p, u32 index, u32 tag, Packet (&packets)[N], From from,
-                                             Wanted wanted) {
-#pragma unroll
-  for (int j = 0; j < N; ++j) {
-    packets[j].clear();
-    if (wanted(j)) packets[j].load(from(j));
-  }
+// Until each of `Count` loads has what is wanted of it: `right(j)`, else `load(j)` anew.
+template <int Count, class Load, class Right, class Wanted>
+__device__ __forceinline__ void await_loads(const Block& block, const Params& p, u32 index, Load load, Right right, Wanted wanted) {
   for (u32 polls = 1;; ++polls) {
     bool late = false;
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-      if (wanted(j) && !packets[j].right(tag)) {
-        packets[j].load(from(j));
+    for (int j = 0; j < Count; ++j) {
+      if (wanted(j) && !right(j)) {
+        load(j);
         late = true;
       }
     }
     if (!late || (polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortPackets, index))) return;
   }
+}
+// Packets on their way: `from(j)`: address of the j-th (Packets: of four words); `wanted(j)`: whether this thread has it.
+template <int N, class Packet, class From, class Wanted>
+__device__ __forceinline__ void ask_for_packets(Packet (&packets)[N], From from, Wanted wanted) {
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    packets[j].clear();
+    if (wanted(j)) packets[j].load(from(j));
+  }
+}
+// Until every wanted one carries the tag.
+template <int N, class Packet, class From, class Wanted>
+__device__ __forceinline__ void await_packets(const Block& block, const Params& p, u32 index, u32 tag, Packet (&packets)[N], From from,
+                                              Wanted wanted) {
+  await_loads<N>(
+      block, p, index, [&](int j) { packets[j].load(from(j)); }, [&](int j) { return packets[j].right(tag); }, wanted);
+}
+// Both. All are on their way at once.
+template <int N, class Packet, class From, class Wanted>
+__device__ __forceinline__ void load_packets(const Block& block, const Params& p, u32 index, u32 tag, Packet (&packets)[N], From from,
+                                             Wanted wanted) {
+  ask_for_packets(packets, from, wanted);
+  await_packets(block, p, index, tag, packets, from, wanted);
 }
 
 }  // namespace amk_vm

@@ -55,7 +55,10 @@ __device__ __forceinline__ bool lm_head(const Block& block, const Params& p, u32
   const SliceSums sums(block, turn);
   // Word i of a block of 32 where its reader takes four at once, as SliceVector::put brings them.
   const u32 mine_at = vector + warp * 128 + (lane / 8 * 8 + lane % 2 * 4 + lane % 8 / 2) * 4;
-  const float squares = warp_sum(fetch_norm(block, p, task, index, warp, lane, [&](int j, u32 pair) {
+  Fetch packets;
+  packets.clear();
+  packets.ask_norm(p, task, warp, lane);
+  const float squares = warp_sum(packets.take_norm(block, p, task, index, warp, lane, [&](int j, u32 pair) {
     if (warp + j * kConsumerWarps < kHiddenBlocks) store_shared4(mine_at + j * (kConsumerWarps * 128), pair);
   }));
   if (lane == 0) sums.squares()[warp] = squares;

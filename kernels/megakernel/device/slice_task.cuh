@@ -14,17 +14,18 @@ static_assert(!kSlices || (kHiddenSlice <= 4 && kQSlice <= 4 && kInterSlice <= 4
 
 // A task's descriptor in registers: what stands behind a barrier must not wait for shared memory first.
 struct GemvTask {
-  u32 matrix, fused, weight, row_begin, row_end, input, norm, bias, residual, output, output2, layer, head;
+  u32 op, matrix, fused, weight, row_begin, row_end, input, norm, bias, residual, output, output2, layer, head;
   u32 input_tag, residual_tag, tag;  // of this step
   __device__ __forceinline__ GemvTask(const Block& block, const Params& p, u32 index) {
     const u32 at = shared_address(&block.task(index));
     const uint4 a = load_shared16(at), b = load_shared16(at + 16), c = load_shared16(at + 32), d = load_shared16(at + 48);
-    matrix = a.x >> 8 & 0xff, fused = a.x >> 16, weight = a.y, row_begin = a.z, row_end = a.w;
+    op = a.x & 0xff, matrix = a.x >> 8 & 0xff, fused = a.x >> 16, weight = a.y, row_begin = a.z, row_end = a.w;
     input = b.x, norm = b.y, bias = b.z, residual = b.w, output = c.x, output2 = c.y;
     const u32 base = tag_base(p);
     input_tag = base + (d.y & 0xffff), residual_tag = base + (d.y >> 16), layer = d.z & 0xffff, head = d.z >> 16, tag = base + (d.w >> 16);
   }
   __device__ __forceinline__ u32 units() const { return (row_end - row_begin + kUnit - 1) / kUnit; }
+  __device__ __forceinline__ bool in_groups() const { return op == kOpGemv && matrix != kLmHead; }
 };
 
 // Vectors that the residual behind attention is the sum of, [kSums][kHidden].

@@ -11,8 +11,12 @@ struct WarpSums {
   static constexpr int kQuads = (kConsumerWarps + 3) / 4;
   float4 q[kQuads];
   __device__ __forceinline__ explicit WarpSums(const float* at) {
+    const u32 from = shared_address(at);
 #pragma unroll
-    for (int i = 0; i < kQuads; ++i) q[i] = reinterpret_cast<const float4*>(at)[i];
+    for (int i = 0; i < kQuads; ++i) {
+      const uint4 v = load_shared16(from + i * 16);
+      q[i] = make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
+    }
   }
   __device__ __forceinline__ float sum() const {
     float sum = (q[0].x + q[0].y) + (q[0].z + q[0].w);
@@ -29,6 +33,7 @@ struct UnitEnd {
   float bias = 0.0f, c = 1.0f, s = 0.0f;  // rotation: this row's factor, and its partner's
   u64 residual[kSums] = {};               // to be added up
   int residuals = 1;                      // how many there are, where that depends on the task
+  float settled = 0.0f;                   // their sum
   const u8* residual_at = nullptr;
   u8* to = nullptr;     // this lane's packet; nullptr: it stores none
   u8* cache = nullptr;  // likewise the pair of the cache
@@ -86,27 +91,22 @@ struct UnitEnd {
   __device__ __forceinline__ void publish(u32 word) const {
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(static_cast<u64>(tag) << 32 | word) : "memory");
   }
-  // It was there before the task's input: a formality.
-  __device__ __forceinline__ float residual_of(const Block& block, const Params& p, u32 index, int i) {
-    for (u32 polls = 1; static_cast<u32>(residual[i] >> 32) != residual_tag; ++polls) {
-      if (polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortPackets, index)) break;
-      load_residual(i);
-    }
-    return __uint_as_float(static_cast<u32>(residual[i]));
-  }
-  __device__ __forceinline__ float residual_sum(const Block& block, const Params& p, u32 index) {
-    if constexpr (!kAttentionO) return residual_of(block, p, index, 0);
-    float sum = -0.0f;  // changes nothing that it is added to
+  // The residual was there before the task's input: a formality, and a sum, while products wait for that.
+  __device__ __forceinline__ void settle(const Block& block, const Params& p, u32 index) {
+    if (kind != kResidual || to == nullptr) return;
+    const auto wanted = [&](int i) { return !kAttentionO || i < residuals; };
+    await_loads<kSums>(
+        block, p, index, [&](int i) { load_residual(i); }, [&](int i) { return static_cast<u32>(residual[i] >> 32) == residual_tag; }, wanted);
+    settled = kAttentionO ? -0.0f : __uint_as_float(static_cast<u32>(residual[0]));  // -0 changes nothing that is added to it
 #pragma unroll
-    for (int i = 0; i < kSums; ++i)
-      if (i < residuals) sum += residual_of(block, p, index, i);
-    return sum;
+    for (int i = 0; kAttentionO && i < kSums; ++i)
+      if (wanted(i)) settled += __uint_as_float(static_cast<u32>(residual[i]));
   }
-  __device__ __forceinline__ void finish(const Block& block, const Params& p, u32 index, float v) {
+  __device__ __forceinline__ void finish(float v) const {
     v += bias;
     if (kind == kResidual) {
       if (to == nullptr) return;
-      publish(__float_as_uint(v + residual_sum(block, p, index)));
+      publish(__float_as_uint(v + settled));
     } else {
       const float other = __shfl_xor_sync(0xffffffffu, v, 4);
       const float own = kind == kSilu ? silu(v) * other : s == 0.0f ? v * c : fmaf(other, s, v * c);

@@ -24,51 +24,83 @@ struct SliceVector {
   }
 };
 
-// RMSNorm's input: fp32 words, two a lane and block, to `put(j, pair)`. The norm's scale is applied to the sums. Returns this lane's sum of squares,
-// before the norm's weights.
-template <class Put>
-__device__ __forceinline__ float fetch_norm(const Block& block, const Params& p, const GemvTask& task, u32 index, u32 warp, u32 lane, Put put) {
-  const u8* norm = p.vectors + task.norm;
-  const u8* input = p.activations + task.input;
-  const auto column = [&](int j) { return (warp + j * kConsumerWarps) * 64 + lane * 2; };
-  const auto wanted = [&](int j) { return column(j) < kHidden; };
-  u32 weight[kHiddenSlice];
-#pragma unroll
-  for (int j = 0; j < kHiddenSlice; ++j) weight[j] = wanted(j) ? __ldg(reinterpret_cast<const u32*>(norm + column(j) * 2)) : 0;
-  const int sums = task.matrix == kGateUp ? kSums : 1;
-  PacketPair pairs[kHiddenSlice * kSums];
-  look_for(
-      block, p, index, task.input_tag, pairs, [&](int i) { return input + (i % kSums * kHidden + column(i / kSums)) * 8; },
-      [&](int i) { return wanted(i / kSums) && i % kSums < sums; });
-  float squares = 0.0f;
-#pragma unroll
-  for (int j = 0; j < kHiddenSlice; ++j) {
-    float a = __uint_as_float(pairs[j * kSums].low()), b = __uint_as_float(pairs[j * kSums].high());
-#pragma unroll
-    for (int s = 1; s < kSums; ++s) {  // packets that nobody looked for are zero
-      a += __uint_as_float(pairs[j * kSums + s].low());
-      b += __uint_as_float(pairs[j * kSums + s].high());
-    }
-    float wa, wb;
-    unpack_pair<kWeightType>(weight[j], wa, wb);
-    squares = fmaf(b, b, fmaf(a, a, squares));
-    put(j, pack_pair<kWeightType>(a * wa, b * wb));
-  }
-  return squares;
-}
+// This warp's part of a task's vector: asked for, and taken when it is there. What lies between costs nothing while it is on its way.
+//
+// Two elements a lane and block: of a vector of bf16 pairs a word, of RMSNorm's input two fp32 words, and as many more as the residual behind
+// attention is the sum of. One register array for all kinds.
+struct Fetch {
+  static constexpr int kNormPairs = kHiddenSlice * kSums, kMost = kNormPairs > SliceVector::kMost ? kNormPairs : SliceVector::kMost;
+  PacketPair pairs[kMost];   // of a word: p[0]
+  u32 weight[kHiddenSlice];  // the norm's
 
-// A vector of bf16 pairs, one word a lane and block.
-template <int Blocks>
-__device__ __forceinline__ void fetch_pairs(const Block& block, const Params& p, const GemvTask& task, u32 columns, u32 index, u32 warp, u32 lane,
-                                            SliceVector& out) {
-  const u8* input = p.activations + task.input;
-  const auto word = [&](int j) { return (warp + j * kConsumerWarps) * 32 + lane; };
-  PacketOne words[Blocks];
-  look_for(
-      block, p, index, task.input_tag, words, [&](int j) { return input + word(j) * 8; }, [&](int j) { return word(j) * 2 < columns; });
+  __device__ __forceinline__ void clear() {
 #pragma unroll
-  for (int j = 0; j < Blocks; ++j) out.put(j, words[j].word(), lane);
-}
+    for (auto& pair : pairs) pair.clear();
+#pragma unroll
+    for (u32& pair : weight) pair = 0;
+  }
+
+  static __device__ __forceinline__ u32 column(int j, u32 warp, u32 lane) { return (warp + j * kConsumerWarps) * 64 + lane * 2; }
+  static __device__ __forceinline__ bool norm_wanted(const GemvTask& task, u32 warp, u32 lane, int i) {
+    return column(i / kSums, warp, lane) < kHidden && (kSums == 1 || i % kSums == 0 || task.matrix == kGateUp);
+  }
+  static __device__ __forceinline__ const u8* norm_from(const Params& p, const GemvTask& task, u32 warp, u32 lane, int i) {
+    return p.activations + task.input + (i % kSums * kHidden + column(i / kSums, warp, lane)) * 8;
+  }
+  __device__ __forceinline__ void ask_norm(const Params& p, const GemvTask& task, u32 warp, u32 lane) {
+#pragma unroll
+    for (int j = 0; j < kHiddenSlice; ++j) {
+      const u32 at = column(j, warp, lane);
+      if (at < kHidden) weight[j] = __ldg(reinterpret_cast<const u32*>(p.vectors + task.norm + at * 2));
+    }
+#pragma unroll
+    for (int i = 0; i < kNormPairs; ++i)
+      if (norm_wanted(task, warp, lane, i)) pairs[i].load(norm_from(p, task, warp, lane, i));
+  }
+  // To `put(j, pair)`; the norm's scale is applied to the sums. Returns this lane's sum of squares, before the norm's weights.
+  template <class Put>
+  __device__ __forceinline__ float take_norm(const Block& block, const Params& p, const GemvTask& task, u32 index, u32 warp, u32 lane, Put put) {
+    await_loads<kNormPairs>(
+        block, p, index, [&](int i) { pairs[i].load(norm_from(p, task, warp, lane, i)); }, [&](int i) { return pairs[i].right(task.input_tag); },
+        [&](int i) { return norm_wanted(task, warp, lane, i); });
+    __syncwarp();
+    float squares = 0.0f;
+#pragma unroll
+    for (int j = 0; j < kHiddenSlice; ++j) {
+      float a = __uint_as_float(pairs[j * kSums].low()), b = __uint_as_float(pairs[j * kSums].high());
+#pragma unroll
+      for (int s = 1; s < kSums; ++s) {  // packets that nobody looked for are zero
+        a += __uint_as_float(pairs[j * kSums + s].low());
+        b += __uint_as_float(pairs[j * kSums + s].high());
+      }
+      float wa, wb;
+      unpack_pair<kWeightType>(weight[j], wa, wb);
+      squares = fmaf(b, b, fmaf(a, a, squares));
+      put(j, pack_pair<kWeightType>(a * wa, b * wb));
+    }
+    return squares;
+  }
+
+  static __device__ __forceinline__ const u8* word_from(const Params& p, const GemvTask& task, u32 warp, u32 lane, int j) {
+    return p.activations + task.input + column(j, warp, lane) * 4;
+  }
+  template <int Blocks, u32 Columns>
+  __device__ __forceinline__ void ask_words(const Params& p, const GemvTask& task, u32 warp, u32 lane) {
+#pragma unroll
+    for (int j = 0; j < Blocks; ++j)
+      if (column(j, warp, lane) < Columns) PacketOne::load(pairs[j].p[0], word_from(p, task, warp, lane, j));
+  }
+  template <int Blocks, u32 Columns>
+  __device__ __forceinline__ void take_words(const Block& block, const Params& p, const GemvTask& task, u32 index, u32 warp, u32 lane,
+                                             SliceVector& out) {
+    await_loads<Blocks>(
+        block, p, index, [&](int j) { PacketOne::load(pairs[j].p[0], word_from(p, task, warp, lane, j)); },
+        [&](int j) { return static_cast<u32>(pairs[j].p[0] >> 32) == task.input_tag; }, [&](int j) { return column(j, warp, lane) < Columns; });
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < Blocks; ++j) out.put(j, pairs[j].low(), lane);
+  }
+};
 
 // Attention's partials, merged in split order: two elements a lane and block, and their head's maximum and sum.
 __device__ __forceinline__ void fetch_combine(const Block& block, const Params& p, const GemvTask& task, u32 index, u32 warp, u32 lane,
@@ -101,22 +133,28 @@ __device__ __forceinline__ void fetch_combine(const Block& block, const Params& 
   }
 }
 
-// This warp's part of a task's vector. Returns this lane's sum of squares where the task norms it.
-__device__ __forceinline__ float fetch(const Block& block, const Params& p, const GemvTask& task, u32 index, u32 warp, u32 lane,
-                                       SliceVector& vector) {
+__device__ __forceinline__ void ask(Fetch& fetch, const Params& p, const GemvTask& task, u32 warp, u32 lane) {
   if (task.matrix == kDown) {
-    fetch_pairs<kInterSlice>(block, p, task, kInter, index, warp, lane, vector);
-    return 0.0f;
+    fetch.ask_words<kInterSlice, kInter>(p, task, warp, lane);
+  } else if (kAttentionO || task.matrix != kO) {
+    fetch.ask_norm(p, task, warp, lane);
+  } else if (kSplits == 1) {
+    fetch.ask_words<kQSlice, kQRows>(p, task, warp, lane);
   }
-  if (task.matrix == kO) {
-    if constexpr (kSplits == 1) {
-      fetch_pairs<kQSlice>(block, p, task, kQRows, index, warp, lane, vector);
-    } else {
-      fetch_combine(block, p, task, index, warp, lane, vector);
-    }
-    return 0.0f;
+}
+// Returns this lane's sum of squares where the task norms its vector.
+__device__ __forceinline__ float take(Fetch& fetch, const Block& block, const Params& p, const GemvTask& task, u32 index, u32 warp, u32 lane,
+                                      SliceVector& vector) {
+  if (task.matrix == kDown) {
+    fetch.take_words<kInterSlice, kInter>(block, p, task, index, warp, lane, vector);
+  } else if (kAttentionO || task.matrix != kO) {
+    return fetch.take_norm(block, p, task, index, warp, lane, [&](int j, u32 pair) { vector.put(j, pair, lane); });
+  } else if constexpr (kSplits == 1) {
+    fetch.take_words<kQSlice, kQRows>(block, p, task, index, warp, lane, vector);
+  } else {
+    fetch_combine(block, p, task, index, warp, lane, vector);
   }
-  return fetch_norm(block, p, task, index, warp, lane, [&](int j, u32 pair) { vector.put(j, pair, lane); });
+  return 0.0f;
 }
 
 }  // namespace amk_vm

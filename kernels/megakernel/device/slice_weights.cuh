@@ -77,10 +77,10 @@ __device__ __forceinline__ void load_weights(const Block& block, const Params& p
 }
 // A group of task i, if it is a GEMV in groups. Weights are held across no other task: attention has no registers for them.
 __device__ __forceinline__ void load_next(const Block& block, const Params& p, u32 i, u32 first, u32 count, u32 warp, u32 lane, Weights& w) {
-  if (i < count && block.task(i).op == kOpGemv && block.task(i).matrix != kLmHead) {
-    const u32 at = shared_address(&block.task(i));
-    const uint4 a = load_shared16(at);
-    load_weights(block, p, a.x >> 8 & 0xff, a.y, (a.w - a.z + kUnit - 1) / kUnit, first, warp, lane, w);
+  const uint4 a = i < count ? load_shared16(shared_address(&block.task(i))) : make_uint4(0, 0, 0, 0);
+  const u32 matrix = a.x >> 8 & 0xff;
+  if ((a.x & 0xff) == kOpGemv && matrix != kLmHead) {
+    load_weights(block, p, matrix, a.y, (a.w - a.z + kUnit - 1) / kUnit, first, warp, lane, w);
   } else {
 #pragma unroll
     for (uint4& piece : w.piece) piece = make_uint4(0, 0, 0, 0);
@@ -122,9 +122,10 @@ __device__ __forceinline__ void prefetch_attention_o(const Params& p, const Task
     for (u32 line = 0; line < kHeadDim * 2; line += 128) prefetch_line(row + line);
   }
 }
-// What a task some way ahead will read: the cache's rows, the norm's weights, without a ring also the matrix.
+// What a task some way ahead will read: the cache's rows, the norm's weights, without a ring also the matrix. With attention_o and a ring nothing:
+// its context is a short one, whose rows are in L2 from the step before, as norms are, and the asking took a block longer than it could save.
 __device__ __forceinline__ void prefetch_task(const Block& block, const Params& p, u32 i, u32 count, u32 warp, u32 lane) {
-  if (i >= count) return;
+  if (i >= count || (kAttentionO && kSlots > 0)) return;
   const TaskDesc& task = block.task(i);
   if (task.op == kOpAttentionTile) return prefetch_attention(p, task, warp, lane);
   if constexpr (kAttentionO) {

@@ -15,25 +15,27 @@
 
 namespace amk_vm {
 
-// This warp's products of a group: a sum a row.
-template <int Blocks, u32 Units>
-__device__ __forceinline__ void products(const Weights& w, const SliceVector& vector, const SliceSums& sums, u32 warp, u32 lane) {
-  float sum[Units];
+// This warp's products of a group: a sum a row. Meanwhile the sum of squares, if this may be a task that norms its vector.
+template <int Blocks, u32 Units, bool Norm>
+__device__ __forceinline__ void products(const Weights& w, const SliceVector& vector, float squares, const SliceSums& sums, u32 warp, u32 lane) {
+  float c[Units][4], d[Units][4];
 #pragma unroll
   for (u32 u = 0; u < Units; ++u) {
-    float c[4] = {}, d[4] = {};
+#pragma unroll
+    for (int e = 0; e < 4; ++e) c[u][e] = d[u][e] = 0.0f;
 #pragma unroll
     for (int j = 0; j < Blocks; ++j) {
       const uint4 a = w.piece[(u * Blocks + j) * 2], b = w.piece[(u * Blocks + j) * 2 + 1];
-      mma16816(c, a.x, a.y, a.z, a.w, vector.b[j][0], vector.b[j][1]);
-      mma16816(d, b.x, b.y, b.z, b.w, vector.b[j][2], vector.b[j][3]);
+      mma16816(c[u], a.x, a.y, a.z, a.w, vector.b[j][0], vector.b[j][1]);
+      mma16816(d[u], b.x, b.y, b.z, b.w, vector.b[j][2], vector.b[j][3]);
     }
-    sum[u] = (c[0] + d[0]) + (c[3] + d[3]);
   }
+  if constexpr (Norm) squares = warp_sum(squares);
   if (lane % 4 == 0) {
 #pragma unroll
-    for (u32 u = 0; u < Units; ++u) sums.row(u * kUnit + lane / 4)[warp] = sum[u];
+    for (u32 u = 0; u < Units; ++u) sums.row(u * kUnit + lane / 4)[warp] = (c[u][0] + d[u][0]) + (c[u][3] + d[u][3]);
   }
+  if (Norm && lane == 0) sums.squares()[warp] = squares;
 }
 
 // One loop over the groups of units of all tasks, so that there is one place each for what every one of them does: code that runs once a hop is paid
@@ -57,39 +59,42 @@ __device__ __forceinline__ void consume_slices(const Block& block, const Params&
   do {
     u32 next = i + 1, next_first = 0;
     if (i != kBefore) {
-      const u32 op = block.task(i).op;
+      const GemvTask task(block, p, i);
       bool stays = true;
-      if (op == kOpGemv && block.task(i).matrix != kLmHead) {
-        const GemvTask task(block, p, i);
+      if (task.in_groups()) {
         const u32 units = task.units(), at_once = units_at_once_of(task.matrix);
         const bool norm = (task.fused & kFusedNorm) != 0, finishes = own < at_once && first + own < units;
         trace_mark(p, i, kMarkStart, thread_index() == 0 && first == 0);
-        turn.say(block);
+        Fetch packets;
+        packets.clear();
+        if (first == 0) ask(packets, p, task, warp, lane);
+        // While the vector is on its way: what a poll would otherwise stand behind.
+        turn.say(block, warp == 0 && lane == 0);
         UnitEnd end;
         if (finishes) end.prepare(block, p, task, first + own, lane);
         if (first == 0) {
-          squares = fetch(block, p, task, i, warp, lane, vector);
+          prefetch_task(block, p, i + kAheadTasks, count, warp, lane);
+          squares = take(packets, block, p, task, i, warp, lane, vector);
           trace_mark(p, i, kMarkReady, thread_index() == 0);
         }
+        if (finishes) end.settle(block, p, i);
         const SliceSums sums(block, turn);
         if ((kInterSlice != kHiddenSlice || kInterUnits != kHiddenUnits) && task.matrix == kDown) {
-          products<kInterSlice, kInterUnits>(w, vector, sums, warp, lane);
+          products<kInterSlice, kInterUnits, false>(w, vector, 0.0f, sums, warp, lane);
         } else if ((kQSlice != kHiddenSlice || kQUnits != kHiddenUnits) && task.matrix == kO) {
-          products<kQSlice, kQUnits>(w, vector, sums, warp, lane);
+          products<kQSlice, kQUnits, false>(w, vector, 0.0f, sums, warp, lane);
+        } else if (kHiddenUnits > 1 && units - first == 1) {
+          products<kHiddenSlice, 1, true>(w, vector, squares, sums, warp, lane);
         } else {
-          products<kHiddenSlice, kHiddenUnits>(w, vector, sums, warp, lane);
-        }
-        if (norm) {
-          if (first == 0) squares = warp_sum(squares);
-          if (lane == 0) sums.squares()[warp] = squares;
+          products<kHiddenSlice, kHiddenUnits, true>(w, vector, squares, sums, warp, lane);
         }
         trace_mark(p, i, kMarkComputed, thread_index() == 0);
         turn.meet();
         if (finishes) {
           const WarpSums of_row(sums.row(own * kUnit + lane % kUnit)), of_squares(sums.squares());
           float v = of_row.sum();
-          if (norm) v *= rsqrtf(of_squares.sum() * (1.0f / kHidden) + kEps);
-          end.finish(block, p, i, v);
+          if (norm) v *= rsqrt_normal(of_squares.sum() * (1.0f / kHidden) + kEps);
+          end.finish(v);
           __syncwarp();
         }
         trace_mark(p, i, kMarkPublished, warp == kConsumerWarps - 1 && lane == 0);
@@ -101,6 +106,7 @@ __device__ __forceinline__ void consume_slices(const Block& block, const Params&
           stays = turn.stays(block);
         }
       } else {
+        const u32 op = task.op;
         stays = kAttentionO && op == kOpAttentionO       ? attention_o(block, p, i, count, turn)
                 : !kAttentionO && op == kOpAttentionTile ? attention_slices(block, p, block.task(i), i, turn)
                 : op == kOpGemv                          ? lm_head(block, p, i, warp, lane, turn, w.ring)
@@ -108,17 +114,14 @@ __device__ __forceinline__ void consume_slices(const Block& block, const Params&
                                                          : elementwise(block, p, block.task(i), i);
         vector.clear();  // nothing is held across these
         squares = 0.0f;
+        if (!kAttentionO || op != kOpAttentionO) prefetch_task(block, p, i + kAheadTasks, count, warp, lane);
       }
       if (!stays) break;
     }
     i = next;
     first = next_first;
     load_next(block, p, i, first, count, warp, lane, w);
-    if (first == 0) {
-      prefetch_task(block, p, i + kAheadTasks, count, warp, lane);
-    } else if constexpr (kSlots == 0) {
-      prefetch_later_group(block, p, i, first, warp, lane);
-    }
+    if (kSlots == 0 && first > 0) prefetch_later_group(block, p, i, first, warp, lane);
   } while (i < count);
 }
 

@@ -28,7 +28,7 @@ const ChangedLine kSlices[] = {
     {"pairs of the vector in another order", "slice_vector.cuh", "from + 2 * k", "from + 2 * (k ^ 1)"},
     {"rotation the other way", "slice_unit_end.cuh", "first_half ? -block.rope()", "first_half ? block.rope()"},
     {"up through silu", "slice_unit_end.cuh", "silu(v) * other", "silu(other) * v"},
-    {"the residual forgotten", "slice_unit_end.cuh", "v + residual_sum(block, p, index)", "v"},
+    {"the residual forgotten", "slice_unit_end.cuh", "v + settled", "v"},
     {"the second half of a block's columns twice", "slice_weights.cuh", "chunk + at + 512, there", "chunk + at, there"},
     {"the norm's scale forgotten by the LM head", "slice_lm_head.cuh", "unit.row() * scale", "unit.row()"},
     {"the LM head's vector in another order", "slice_lm_head.cuh", "lane % 2 * 4 + lane % 8 / 2", "lane % 8"},
@@ -51,7 +51,7 @@ const ChangedLine kAttentionO[] = {
     {"the second half of a block's weights twice", "attention_o.cuh", "low = weights.piece[j * 2], high = weights.piece[j * 2 + 1]",
      "low = weights.piece[j * 2], high = weights.piece[j * 2]"},
     {"a head's sum forgotten by gate/up", "slice_vector.cuh", "for (int s = 1; s < kSums; ++s)", "for (int s = 2; s < kSums; ++s)"},
-    {"a head's sum forgotten by down's residual", "slice_unit_end.cuh", "if (i < residuals) sum +=", "if (i < residuals - 1) sum +="},
+    {"a head's sum forgotten by down's residual", "slice_unit_end.cuh", "if (wanted(i)) settled +=", "if (i < residuals - 1) settled +="},
     {"the residual in no head's sum", "slice_unit_end.cuh", "task.residual == kNoOffset ? 0 : 1;", "0;"},
 };
 

@@ -94,7 +94,9 @@ void test_attention_o(const Bench& bench, Checks& checks) {
           {R"("threads_per_block":192,"sm_assignment":"round_robin","page_allocation":"none")", 16},
           {R"("threads_per_block":384,"page_allocation":"linear","kernel_knobs":{"counters":"kv_head"})", 0},
           {R"("threads_per_block":352,"smem_bytes_per_block":65536,"tiling":{"gemv":{"N_tile":8}})", 0},
-          {R"("threads_per_block":352,"smem_bytes_per_block":98304,"kernel_knobs":{"cpasync":true,"cpa_cols":1024})", 0}}) {
+          {R"("threads_per_block":352,"smem_bytes_per_block":98304,"kernel_knobs":{"cpasync":true,"cpa_cols":1024})", 0},
+          {R"("threads_per_block":416,"sm_assignment":"round_robin","page_allocation":"none","tiling":{"gemv":{"N_tile":8}})", 64},
+          {R"("threads_per_block":416,"smem_bytes_per_block":65536,"pipelining_depth":0,"tiling":{"gemv":{"N_tile":8}})", 0}}) {
       const auto config = of_slices(rest, true, checks);
       if (!config) continue;
       names.push_back(std::string("small, attention_o, ") + rest + ", staged " + std::to_string(staged));
@@ -106,7 +108,7 @@ void test_attention_o(const Bench& bench, Checks& checks) {
   }
   static constexpr const char* kLong[] = {
       R"("threads_per_block":352,"smem_bytes_per_block":65536,"tiling":{"gemv":{"N_tile":8}},"kernel_knobs":{"chunk_bytes":32768})",
-      R"("threads_per_block":384,"tiling":{"gemv":{"N_tile":8}})"};
+      R"("threads_per_block":416,"smem_bytes_per_block":98304,"tiling":{"gemv":{"N_tile":8}},"kernel_knobs":{"chunk_bytes":32768})"};
   test_slices_long(bench, true, kLong, checks);
 }
 
