@@ -25,7 +25,8 @@ struct PacketPair {
 // The warp is together again at the end.
 template <int N, class Packet, class From, class Wanted>
 __device__ __forceinline__ void look_for(const Block& block, const Params& p, u32 index, u32 tag, Packet (&packets)[N], From from, Wanted wanted) {
-  load_packets(block, p, index, tag, packets, from, wanted);
+  ask_for_packets(packets, from, wanted);
+  await_packets(block, p, index, tag, packets, from, wanted);
   __syncwarp();
 }
 

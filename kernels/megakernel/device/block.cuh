@@ -235,12 +235,26 @@ __device__ __forceinline__ void await_packets(const Block& block, const Params& 
   await_loads<N>(
       block, p, index, [&](int j) { packets[j].load(from(j)); }, [&](int j) { return packets[j].right(tag); }, wanted);
 }
-// Both. All are on their way at once.
+// Both, where nothing lies between. All are on their way at once. One body: of the two in turn the assembler makes other code, which has not been timed.
 template <int N, class Packet, class From, class Wanted>
 __device__ __forceinline__ void load_packets(const Block& block, const Params& p, u32 index, u32 tag, Packet (&packets)[N], From from,
                                              Wanted wanted) {
-  ask_for_packets(packets, from, wanted);
-  await_packets(block, p, index, tag, packets, from, wanted);
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    packets[j].clear();
+    if (wanted(j)) packets[j].load(from(j));
+  }
+  for (u32 polls = 1;; ++polls) {
+    bool late = false;
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      if (wanted(j) && !packets[j].right(tag)) {
+        packets[j].load(from(j));
+        late = true;
+      }
+    }
+    if (!late || (polls % kPollsPerCheck == 0 && out_of_time(block, p, kAbortPackets, index))) return;
+  }
 }
 
 }  // namespace amk_vm
