@@ -235,7 +235,8 @@ __device__ __forceinline__ void await_packets(const Block& block, const Params& 
   await_loads<N>(
       block, p, index, [&](int j) { packets[j].load(from(j)); }, [&](int j) { return packets[j].right(tag); }, wanted);
 }
-// Both, where nothing lies between. All are on their way at once. One body: of the two in turn the assembler makes other code, which has not been timed.
+// Both, where nothing lies between. All are on their way at once. One body: of the two in turn the assembler makes other code, which has not been
+// timed.
 template <int N, class Packet, class From, class Wanted>
 __device__ __forceinline__ void load_packets(const Block& block, const Params& p, u32 index, u32 tag, Packet (&packets)[N], From from,
                                              Wanted wanted) {
