@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/base/json.h"
 #include "kernels/det_gemm/rules.h"
 
 namespace amk::det_gemm {
@@ -145,6 +146,11 @@ Estimate estimate(const Plan& plan, const GpuTarget& target) {
   e.binds = largest.second;
   e.latency_us = std::max(e.fixed_us + largest.first * std::pow(sum, 1 / kOverlapOfTerms), floor_of(plan.shape, target).bound_us);
   return e;
+}
+
+Json regions_of(const Estimate& e, double latency_us) {
+  const double launch_us = latency_us * std::min(1.0, e.fixed_us / e.latency_us);
+  return {{"launch", launch_us}, {std::string(e.binds), latency_us - launch_us}};
 }
 
 }  // namespace amk::det_gemm

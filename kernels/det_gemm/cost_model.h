@@ -30,6 +30,8 @@ struct Estimate {
   std::string_view binds;       // the largest of the six: "matrix", "ingest", "l2", "memory", "latency", "stages"
 };
 Estimate estimate(const Plan& plan, const GpuTarget& target);
+// `latency_us` by the shares of an estimate: {"launch": its fixed part, what binds: the rest}.
+Json regions_of(const Estimate& estimate, double latency_us);
 
 // Blocks that are resident at once: whole clusters, of which fewer fit than SM count suggests (measured: 26 of 4 on 132 SMs).
 std::int64_t resident_blocks(const Plan& plan, const GpuTarget& target);

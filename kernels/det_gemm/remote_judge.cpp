@@ -4,6 +4,7 @@
 
 #include "core/base/json.h"
 #include "core/base/resources.h"
+#include "kernels/det_gemm/cost_model.h"
 #include "kernels/det_gemm/runner.h"
 #include "kernels/det_gemm/workload.h"
 #include "kernels/evaluator/gpu_lock.h"
@@ -114,6 +115,7 @@ Result<Verdict> RemoteJudge::judge_against(const Workload& any, const Json& cano
   }
   if (verdict->withheld == kImplausibleTiming) link_.restart();
   verdict->device = device_.uuid;
+  if (verdict->latency_us) verdict->regions = regions_of(estimate(*plan, workload->target()), *verdict->latency_us);
   say(1.0, "judged");
   return verdict;
 }

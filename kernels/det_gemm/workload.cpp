@@ -128,6 +128,7 @@ Result<Verdict> GemmWorkload::judge_on_cpu(const Json& config, const Progress& p
     verdict.bound_us = floor.bound_us;
     verdict.pct_of_roofline = 100.0 * floor.bound_us / predicted.latency_us;
     verdict.read_bandwidth_gbs = static_cast<double>(compulsory_bytes(shape_)) / predicted.latency_us * 1e-3;
+    verdict.regions = regions_of(predicted, predicted.latency_us);
     verdict.notes += " Bound by " + std::string(predicted.binds) + ".";
   }
   if (progress.report) progress.report(1.0, "judged");

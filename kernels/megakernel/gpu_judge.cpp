@@ -198,6 +198,10 @@ Result<bool> GpuJudge::prepare(Turn& turn, const Progress& progress) {
   turn.verdict.weight_bytes = turn.alone != nullptr ? turn.alone->weight_bytes() : turn.whole.model().spec.decode_weight_bytes();
   turn.verdict.smem_bytes = built->plan.shared_bytes;
   turn.verdict.build_ms = built->build_ms;
+  if (turn.alone == nullptr) {
+    AMK_TRY(config, turn.whole.parse(turn.verdict.config));
+    turn.predicted = predict(*built->program, config, turn.whole.target(), kPredictPosition);
+  }
 
   progress.phase("check");
   if (!ahead.empty()) say(progress, 0.1, "running the oracle, loading the model on the GPU");
@@ -352,6 +356,7 @@ Result<Verdict> GpuJudge::judge_against(const Workload& workload, const Json& ca
           }));
   if (!timed) return std::move(turn.verdict);
 
+  if (turn.predicted && turn.verdict.latency_us) fill_regions(turn.verdict, *turn.predicted);
   if (alone != nullptr) append_note(turn.verdict, "Instruction " + alone->op() + " alone, in every layer, per token.");
   if (turn.steps > 1)
     append_note(turn.verdict, std::to_string(turn.steps) + " tokens a launch, fed back on the device: they reach the host together.");

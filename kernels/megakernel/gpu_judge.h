@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/target/cost_model.h"
 #include "kernels/device_judge.h"
 #include "kernels/megakernel/gpu_model.h"
 #include "kernels/megakernel/gpu_question.h"
@@ -59,8 +60,9 @@ class GpuJudge final : public DeviceJudge {
     int steps;                         // tokens of a launch
     Verdict verdict;
     GpuQuestion asks;
-    std::uint64_t checked_hash = 0;  // of the outputs that the checked run left
-    bool last = true;                // no other follows this one (worker_link.h)
+    std::optional<Prediction> predicted = {};  // of a whole step: where its time goes
+    std::uint64_t checked_hash = 0;            // of the outputs that the checked run left
+    bool last = true;                          // no other follows this one (worker_link.h)
   };
   // Each returns whether the turn goes on: false, the verdict is final.
   Result<bool> prepare(Turn& turn, const Progress& progress);  // builds, and finds what is right meanwhile; no GPU

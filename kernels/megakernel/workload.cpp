@@ -39,11 +39,16 @@ void fill_prediction(Verdict& verdict, const Prediction& p) {
   verdict.bound_us = p.bound_us;
   verdict.pct_of_roofline = 100.0 * p.bound_us / p.latency_us;
   verdict.read_bandwidth_gbs = static_cast<double>(p.hbm_bytes) / p.latency_us * 1e-3;
-  verdict.regions = {{"attention", p.regions.attention},
-                     {"mlp", p.regions.mlp},
-                     {"lm_head", p.regions.lm_head},
-                     {"sync", p.regions.sync},
-                     {"other", p.regions.other}};
+  fill_regions(verdict, p);
+}
+
+void fill_regions(Verdict& verdict, const Prediction& p) {
+  const double scale = *verdict.latency_us / p.latency_us;
+  verdict.regions = {{"attention", p.regions.attention * scale},
+                     {"mlp", p.regions.mlp * scale},
+                     {"lm_head", p.regions.lm_head * scale},
+                     {"sync", p.regions.sync * scale},
+                     {"other", p.regions.other * scale}};
 }
 
 MegakernelWorkload::MegakernelWorkload(ModelRef ref, GpuTarget target)

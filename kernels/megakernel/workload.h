@@ -95,5 +95,7 @@ class MegakernelWorkload final : public Workload {
 
 // The predicted half of a verdict on a correct candidate: latency, floor, share of it, regions.
 void fill_prediction(Verdict& verdict, const Prediction& prediction);
+// Where the verdict's latency goes, by the shares that the cost model predicts.
+void fill_regions(Verdict& verdict, const Prediction& prediction);
 
 }  // namespace amk

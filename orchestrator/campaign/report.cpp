@@ -214,6 +214,9 @@ std::string markdown_of(const Json& r) {
       line("");
       line("## Where the best spends its time");
       line("");
+      line(r["best"]["latency_kind"] == "predicted" ? "As predicted by the cost model:"
+                                                    : "The cost model's shares of what was measured (`amk trace` measures them):");
+      line("");
       line("| region | µs |");
       line("| --- | --- |");
       for (const auto& [region, us] : r["regions"].items()) line("| " + cell(region) + " | " + number(us) + " |");

@@ -72,11 +72,19 @@ struct Region {
   const char* name;
   const char* advice;
 };
-constexpr std::array<Region, 4> kRegions{{
+// Of a step of a model, then of a GEMM (kernels/det_gemm/cost_model.h).
+constexpr std::array<Region, 11> kRegions{{
     {"attention", "attention takes the most: try tiling.attention.kv_block, combine+o and qkv+rope+append in fusion_grouping, kernel_knobs.counters"},
     {"mlp", "the MLP takes the most: try tiling.gemv.N_tile, smem_bytes_per_block, kernel_knobs.chunk_bytes and inflight_chunks, weight_layout"},
     {"lm_head", "the LM head takes the most: try tiling.gemv.N_tile, sm_assignment, lm_head+argmax in fusion_grouping"},
     {"sync", "waiting between instructions takes the most: try pipelining_depth, fusion_grouping, kernel_knobs.publish and counters"},
+    {"matrix", "the matrix units bind: try tile.m and tile.n, consumers, swap, defer"},
+    {"ingest", "copies into shared memory bind: try larger tile.m and tile.n, cluster.m and cluster.n (multicast)"},
+    {"l2", "reads through L2 bind: try cluster.m and cluster.n (multicast), larger tiles, raster.group and raster.along"},
+    {"memory", "device memory binds: try l2.x, l2.y and l2.fetch, raster.group, swap where there are few tokens"},
+    {"latency", "round trips to memory bind: try more stages, tile.k, smaller tiles so that more blocks run"},
+    {"stages", "what a stage costs whatever its size binds: try a larger tile.k, producer, no cluster"},
+    {"launch", "launch, first bytes and the last tile's epilogue take the most: try overlap, epilogue, producer, smaller tiles"},
 }};
 
 // {"attention": {"us", "share"}, …} of the best verdict, and advice for the largest region that has any.
@@ -171,6 +179,7 @@ Json advice_of(const Picture& p, bool disk_full) {
   }
   const Where where = where_time_goes(p.regions);
   out["where"] = where.regions;
+  if (!where.regions.is_null()) out["where_by"] = "cost model";  // measured only by amk trace
   out["focus"] = or_null(where.focus);
   out["advice"] = or_null(where.advice);
   if (p.best) {

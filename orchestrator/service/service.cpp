@@ -6,6 +6,7 @@
 #include "core/base/files.h"
 #include "core/base/json.h"
 #include "core/base/stats.h"
+#include "orchestrator/service/fit_reply.h"
 #include "orchestrator/service/impl.h"
 #include "orchestrator/strategy/strategy.h"
 
@@ -142,11 +143,19 @@ Result<Json> Service::report(const std::string& campaign) {
     AMK_CHECK(write_file(path, svg));
     plots.push_back(path);
   }
-  return Json{{"campaign", to_string(id)},
-              {"plots", plots},
-              {"markdown", report.markdown},
-              {"path", base.string() + ".md"},
-              {"json_path", base.string() + ".json"}};
+  Json reply = {{"campaign", to_string(id)},
+                {"plots", plots},
+                {"markdown", report.markdown},
+                {"path", base.string() + ".md"},
+                {"json_path", base.string() + ".json"}};
+  // Agents read all of a reply; the file has the rest.
+  if (const std::size_t bytes = reply.dump().size(); bytes > kReplyLimit) {
+    const std::string rest = "\n… the rest is in " + base.string() + ".md\n";
+    const std::size_t away = bytes - kReplyLimit + 2 * rest.size();
+    const std::size_t keep = report.markdown.size() > away ? report.markdown.rfind('\n', report.markdown.size() - away) : std::string::npos;
+    reply["markdown"] = report.markdown.substr(0, keep == std::string::npos ? 0 : keep + 1) + rest;
+  }
+  return reply;
 }
 
 Result<Json> Service::record(const std::string& campaign, RecordRequest request) {
@@ -180,7 +189,10 @@ Result<Json> Service::results(const Json& arguments) {
     for (const char* filter : {"model", "gpu", "campaign"})
       if (arguments.contains(filter)) of[filter] = arguments[filter];
     AMK_TRY(query, results_query_from_json(of));
-    return as_rows(impl_->rows.best(query));
+    AMK_TRY(rows, impl_->rows.best(query));
+    if (rows.dump().size() > kReplyLimit)  // one campaign's has it
+      for (Json& row : rows) row.erase("config");
+    return Json{{"rows", std::move(rows)}};
   }
   if (what == "diff") {
     const Json& pair = arguments["diff"];
@@ -196,6 +208,14 @@ Result<Json> Service::results(const Json& arguments) {
   filters.erase("best");
   AMK_TRY(query, results_query_from_json(filters));
   AMK_TRY(page, impl_->rows.page(query));
+  // A page that nobody asked to be long is one that an agent reads whole.
+  constexpr int kDefaultPage = 20;
+  const auto bytes = [&page] { return Json(page.rows).dump().size() + 100; };
+  while (query.limit <= kDefaultPage && page.rows.size() > 1 && bytes() > kReplyLimit) {
+    query.limit = static_cast<int>(page.rows.size()) - 1;
+    AMK_TRY(shorter, impl_->rows.page(query));
+    page = std::move(shorter);
+  }
   Json out = {{"rows", page.rows}};
   if (!page.next_cursor.empty()) out["next_cursor"] = page.next_cursor;
   return out;

@@ -158,6 +158,9 @@ void close_from(int first) {
 
 // Starts a daemon and waits for its word: "ok", "running" (another one won) or the reason why it cannot.
 Status start(const Paths& paths, const Launch& launch, Clock::time_point until) {
+  // Where nothing can be written the daemon has no place for its last words either.
+  if (::access(paths.workspace.c_str(), W_OK | X_OK) != 0)
+    return os_error("write to", "the workspace " + paths.workspace.string(), ErrorKind::Unavailable);
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return os_error("pipe", "for the daemon's start", ErrorKind::Unavailable);
   const Prepared prepared = prepare(paths, launch, 3);

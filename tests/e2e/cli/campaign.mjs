@@ -70,34 +70,57 @@ test('autoresearch: same seed, same run; called again it does not start over', (
   equal(sequence(), ids, 'same sequence in a fresh workspace');
 });
 
-test('autoresearch: killed and resumed ends like an uninterrupted one', async (ws) => {
-  const args = ['autoresearch', 'small', '--gpu', 'h100', '--iters', '24', '--overnight', '--device', 'cpu', '--seed', '9'];
-  const whole = ws.amk(args).json;
-  ws.killDaemon('SIGTERM');
-  await sleep(300);
-  fs.rmSync(ws.ws, { recursive: true });
-  for (let round = 0; round < 2; round++) {
+// One run, killed `kills` times after an experiment or two, against the same run that nobody kills: the same rows in the same order.
+async function killedAndResumed(ws, args, kills, draw) {
+  const committed = () => ws.amk(['results', '--sort', 'time', '--limit', '200']).json.rows.filter((r) => r.outcome !== 'lost').map((r) => [r.schedule_id, r.outcome, r.latency_us]);
+  const anew = async () => {
+    ws.killDaemon('SIGTERM');
+    await sleep(300);
+    fs.rmSync(ws.ws, { recursive: true, force: true });
+  };
+  await anew();
+  const whole = ws.amk(args).json, rows = committed();
+  await anew();
+  let killed = 0;
+  for (let round = 0; round < kills; round++) {
     const child = ws.start(args);
     child.stdout.resume();
     child.stderr.resume();
     const until = Date.now() + 20000 * patience;
-    const wanted = 3 + 6 * round;
-    for (;;) {
-      await sleep(30);
-      const tsv = path.join(ws.ws, 'results.tsv');
-      const lines = fs.existsSync(tsv) ? fs.readFileSync(tsv, 'utf8').split('\n').length - 2 : 0;
-      if (lines >= wanted || Date.now() > until || child.exitCode !== null) break;
-    }
-    ws.killDaemon('SIGKILL');
+    const lines = () => { try { return fs.readFileSync(path.join(ws.ws, 'results.tsv'), 'utf8').split('\n').length - 2; } catch { return 0; } };
+    const wanted = lines() + 1 + draw(6);
+    while (lines() < wanted && Date.now() < until && child.exitCode === null) await sleep(15);
+    await sleep(draw(60));
+    if (draw(6) > 0 && ws.killDaemon('SIGKILL')) killed++;  // else only its client
     child.kill('SIGKILL');
-    await sleep(200);
+    await sleep(100);
   }
-  const resumed = ws.amk(args).json;
-  equal(resumed.evaluations, whole.evaluations, 'evaluations');
-  equal(resumed.best_verdict.schedule_id, whole.best_verdict.schedule_id, 'best');
-  const rows = ws.amk(['results', '--limit', '200']).json.rows.filter((r) => r.outcome !== 'lost');
-  equal(new Set(rows.map((r) => r.schedule_id)).size, rows.length, 'no config twice');
-  equal(rows.length, whole.evaluations, 'committed experiments');
+  const resumed = ws.amk(args).json, what = args.join(' ');
+  equal([resumed.evaluations, resumed.stopped], [whole.evaluations, whole.stopped], `evaluations and end of ${what}`);
+  equal(resumed.best_verdict.schedule_id, whole.best_verdict.schedule_id, `best of ${what}`);
+  equal(committed(), rows, `rows of ${what}`);
+  equal(new Set(rows.map((r) => r[0])).size, rows.length, `no config twice in ${what}`);
+  equal(rows.length, whole.evaluations, `committed experiments of ${what}`);
+  return killed;
+}
+
+// AMK_RESUME_RUNS: how many more runs, of workloads of both families and strategies drawn by lot.
+test('autoresearch: killed and resumed ends like an uninterrupted one', async (ws) => {
+  let state = Number(process.env.AMK_RESUME_SEED ?? 7) | 1;
+  const draw = (below) => {
+    state ^= state << 13; state ^= state >>> 17; state ^= state << 5;
+    return (state >>> 0) % below;
+  };
+  const any = (...choices) => choices[draw(choices.length)];
+  let killed = await killedAndResumed(ws, ['autoresearch', 'small', '--gpu', 'h100', '--iters', '24', '--overnight', '--device', 'cpu', '--seed', '9'], 2, draw);
+  const more = Number(process.env.AMK_RESUME_RUNS ?? 0);
+  for (let run = 0; run < more; run++) {
+    const args = ['autoresearch', any('toy', 'toy-2L', 'toy#qkv', 'det_gemm:fwd:16x64x64', 'det_gemm:db:32x64x64'), '--gpu', 'h100', '--device', 'cpu', '--iters', any('12', '30', '45'),
+      '--seed', String(1 + draw(999)), '--strategy', any('portfolio', 'portfolio', 'random', 'local', 'ils', 'evolutionary', 'surrogate', 'vnd', 'gp'),
+      ...any([], ['--overnight'], ['--overnight', '--cold'], ['--minutes', '60', '--overnight'])];
+    killed += await killedAndResumed(ws, args, 2 + draw(10), draw);
+  }
+  if (more > 0) console.log(`${killed} daemons killed in ${more + 1} runs`);
 });
 
 test('kill -9 of the daemon: what was acknowledged is there, and the next verb works', (ws) => {

@@ -10,6 +10,26 @@
 using namespace amk;
 using namespace amk::test;
 
+TEST_CASE("next says where the time goes and what to try there, for both families") {
+  const auto advice_for = [](const Json& regions) {
+    Lab lab;
+    Verdict v = verdict_of(config(1), 100);
+    v.regions = regions;
+    lab.run(v);
+    return must(lab.service->next(lab.campaign));
+  };
+  const Json model = advice_for({{"attention", 10}, {"mlp", 20}, {"lm_head", 5}, {"sync", 25}, {"other", 40}});
+  CHECK(model["focus"] == "sync");  // the largest that has advice
+  CHECK(model["where"]["sync"] == Json{{"us", 25}, {"share", 0.25}});
+  CHECK(model["advice"].get<std::string>().find("kernel_knobs.publish") != std::string::npos);
+  const Json gemm = advice_for({{"l2", 75}, {"launch", 25}});
+  CHECK(gemm["focus"] == "l2");
+  CHECK(gemm["where"]["l2"]["share"] == 0.75);
+  CHECK(gemm["advice"].get<std::string>().find("cluster.m") != std::string::npos);
+  CHECK(gemm["where_by"] == "cost model");
+  CHECK(advice_for(nullptr)["advice"].is_null());
+}
+
 TEST_CASE("baseline, optimizing, plateau, reopened") {
   Lab lab;
   CHECK(must(lab.service->info(lab.campaign)).state == CampaignState::Baseline);

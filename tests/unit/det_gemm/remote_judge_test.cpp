@@ -111,6 +111,9 @@ TEST_CASE("a worker's verdict comes back with the device's name, timed by its sa
   REQUIRE_MESSAGE(verdict, verdict.error().message);
   CHECK(verdict->device == bed.device.uuid);
   CHECK(verdict->latency_us == 600);
+  double regions_us = 0;
+  for (const auto& [region, us] : verdict->regions.items()) regions_us += us.get<double>();
+  CHECK(regions_us == doctest::Approx(600));
   CHECK_FALSE(verdict->versus);
   REQUIRE(bed.link.requests.size() == 2);
   CHECK(bed.link.requests[0].at("op") == "open");

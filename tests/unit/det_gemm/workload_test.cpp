@@ -42,6 +42,10 @@ TEST_CASE("every target opens, its default runs, is correct and is not faster th
       CHECK(verdict->correct);
       CHECK(verdict->latency_kind == LatencyKind::Predicted);
       CHECK(*verdict->latency_us >= *verdict->bound_us);
+      double sum = 0;
+      for (const auto& [region, us] : verdict->regions.items()) sum += us.get<double>();
+      CHECK(verdict->regions.size() == 2);  // what binds, and the launch
+      CHECK(sum == doctest::Approx(*verdict->latency_us));
       CHECK(workload->point_of(workload->default_config()));
       CHECK(workload->space().violated(*workload->point_of(workload->default_config())) == nullptr);
     }

@@ -104,6 +104,17 @@ TEST_CASE("three GPUs: candidates are judged at once, each once, and the best is
     if (row["latency_us"].is_number()) fastest = std::min(fastest, row["latency_us"].get<double>());
   }
   CHECK(schedules.size() == 40);
+  // A page that was not asked to be long fits into an agent's reply; pages together have every row.
+  std::size_t paged = 0;
+  for (Json filters = Json::object();;) {
+    const auto page = (*service)->results(filters);
+    REQUIRE(page);
+    CHECK(page->dump().size() <= 8192);
+    paged += (*page)["rows"].size();
+    if (!page->contains("next_cursor")) break;
+    filters["cursor"] = (*page)["next_cursor"];
+  }
+  CHECK(paged == 40);
   // Time is told phase by phase: the search's, the workload's, the judge's, and the rest.
   const auto campaign = (*service)->campaigns().resolve((*done)["campaign"].get<std::string>());
   REQUIRE(campaign);
