@@ -1,5 +1,6 @@
 #include "orchestrator/strategy/round_numbers.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/base/json.h"
@@ -28,6 +29,7 @@ std::vector<bool> powers_of_two(const Knob& knob) {
 }
 
 std::uint16_t nearest_power_of_two(const Knob& knob, std::uint16_t choice) {
+  if (!knob.choices[choice].is_number()) return choice;
   const double value = std::max(knob.choices[choice].get<double>(), 0.5);
   std::uint16_t nearest = choice;
   double farthest = HUGE_VAL;

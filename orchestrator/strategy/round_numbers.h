@@ -3,6 +3,7 @@
 // neighbourhood on the axis says, nor divisibility alone (96 and 160 are as divisible as 32).
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "core/schedule/space.h"
@@ -13,7 +14,8 @@ namespace amk {
 // something.
 std::vector<bool> powers_of_two(const Knob& knob);
 
-// The power of two nearest to a choice by ratio, the lower one of two as near; powers_of_two(knob) must not be empty.
+// The power of two nearest to a choice by ratio, the lower one of two as near; a choice that is no number stays. powers_of_two(knob) must not be
+// empty.
 std::uint16_t nearest_power_of_two(const Knob& knob, std::uint16_t choice);
 
 }  // namespace amk

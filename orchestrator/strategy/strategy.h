@@ -35,8 +35,8 @@ class Prior {
 struct StrategyOptions {
   std::uint64_t seed = 1;
   std::shared_ptr<const Prior> prior;  // may be null (--cold)
-  std::shared_ptr<const Prior>
-      otherwise;                // a model of this very workload and device, followed where the prior is tried only, or refuted; may be null
+  // A model of this very workload and device, followed where the prior is only tried, or refuted; may be null.
+  std::shared_ptr<const Prior> otherwise;
   bool prior_is_model = false;  // a model of this very workload and device: what it ranks low costs too much time to be tried for its own sake
   std::vector<Point> start;     // tried first, in order (the incumbent, the default)
   std::size_t expected_evaluations = 64;  // the budget, as far as known: lets a strategy balance exploration

@@ -155,6 +155,10 @@ TEST_CASE("powers of two among a knob's choices, by hand") {
   k.choices = {0, 1, 2, 3};
   CHECK(powers_of_two(k) == std::vector<bool>{false, true, true, false});
   CHECK(nearest_power_of_two(k, 0) == 1);
+  k.choices = {"auto", 2, 3, 4, 5};
+  CHECK(powers_of_two(k) == std::vector<bool>{false, true, false, true, false});
+  CHECK(nearest_power_of_two(k, 0) == 0);
+  CHECK(nearest_power_of_two(k, 4) == 3);
   k.choices = {0.5, 0.25, 3, 5, 1};  // one alone
   CHECK(powers_of_two(k).empty());
   k.choices = {1, 2, 4, 3};  // one other
