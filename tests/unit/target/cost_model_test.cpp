@@ -33,6 +33,19 @@ ModelSpec llama_1b() {
 
 GpuTarget gpu(const char* name) { return load_gpu_target(name, std::filesystem::path(AMK_SOURCE_DIR) / "config" / "gpus").value(); }
 
+ScheduleConfig slices_config(int threads, int ring) {
+  ScheduleConfig config;
+  config.gemv_n_tile = 8;
+  config.attention_kv_block = 128;
+  config.threads_per_block = threads;
+  config.smem_bytes_per_block = ring;
+  config.fusion.combine_o = true;
+  config.kernel.publish = Publish::Flagged;
+  config.kernel.gemv_path = GemvPath::Slices;
+  if (ring > 0) config.kernel.chunk_bytes = 32768;
+  return config;
+}
+
 Program lowered(const ModelSpec& spec, const ScheduleConfig& config, const GpuTarget& target, int max_seq = 4096) {
   auto program = lower(spec, config, {target.sm_count, target.smem_optin_bytes, max_seq, {}}, {spec.dtype, DType::BF16, DType::BF16});
   REQUIRE_MESSAGE(program, (program ? "" : program.error().message));
@@ -242,16 +255,8 @@ TEST_CASE("attention_o: measured configs within 10%; against slices faster in a 
   const ModelSpec smollm2 = smollm2_135m();
   const GpuTarget target = gpu("h200");
   const auto predicted_us = [&](int threads, int ring, bool attention_o, int position) {
-    ScheduleConfig config;
-    config.gemv_n_tile = 8;
-    config.attention_kv_block = 128;
-    config.threads_per_block = threads;
-    config.smem_bytes_per_block = ring;
-    config.fusion.combine_o = true;
+    ScheduleConfig config = slices_config(threads, ring);
     config.fusion.attention_combine = attention_o;
-    config.kernel.publish = Publish::Flagged;
-    config.kernel.gemv_path = GemvPath::Slices;
-    if (ring > 0) config.kernel.chunk_bytes = 32768;
     return predict(lowered(smollm2, config, target, 2048), config, target, position).latency_us;
   };
   const struct {
@@ -280,15 +285,9 @@ TEST_CASE("slices: measured configs of a small model within 10%, with and withou
                 {321.7, 352, 128, 65536, 8},  {402.1, 352, 128, 163840, 16}};
   double no_ring = 0;
   for (const auto& point : points) {
-    ScheduleConfig config;
+    ScheduleConfig config = slices_config(point.threads, point.ring);
     config.gemv_n_tile = point.n_tile;
     config.attention_kv_block = point.kv_block;
-    config.threads_per_block = point.threads;
-    config.smem_bytes_per_block = point.ring;
-    config.fusion.combine_o = true;
-    config.kernel.publish = Publish::Flagged;
-    config.kernel.gemv_path = GemvPath::Slices;
-    if (point.ring > 0) config.kernel.chunk_bytes = 32768;
     const double us = predict(lowered(smollm2, config, target, 512), config, target, 256).latency_us;
     CAPTURE(point.measured_us);
     CAPTURE(us);
@@ -331,17 +330,9 @@ TEST_CASE("attention_o beyond 512 threads spills: slower than with 416, with a r
   const ModelSpec smollm2 = smollm2_135m();
   const GpuTarget target = gpu("h200");
   const auto predicted_us = [&](int threads, int ring, int columns = 512) {
-    ScheduleConfig config;
-    config.gemv_n_tile = 8;
-    config.attention_kv_block = 128;
-    config.threads_per_block = threads;
-    config.smem_bytes_per_block = ring;
-    config.fusion.combine_o = true;
+    ScheduleConfig config = slices_config(threads, ring);
     config.fusion.attention_combine = true;
-    config.kernel.publish = Publish::Flagged;
-    config.kernel.gemv_path = GemvPath::Slices;
     config.kernel.cols_per_warp = columns;
-    if (ring > 0) config.kernel.chunk_bytes = 32768;
     return predict(lowered(smollm2, config, target, 512), config, target, 256).latency_us;
   };
   const struct {
