@@ -1,10 +1,10 @@
 // Decode on the local GPU: microseconds per token of any number of configs, in turn, after a check against the oracle.
 // decode --model llama-3.2-1b [--configs FILE] [--check TOKENS] [--native 0] [--positions 192:320[,8128:8256…]] [--rounds 5] [--max-seq 512]
-//        [--cache DIR] [--trace FILE] [--fill ROWS] [--bandwidth 1] [--neighbours 1] [--seconds S] [--build-only sm_90a]
+//        [--cache DIR] [--trace FILE [--traces N]] [--fill ROWS] [--bandwidth 1] [--neighbours 1] [--seconds S] [--build-only sm_90a]
 // Exit 0; 2: an argument is wrong; 77: no GPU; 3: anything else.
 // FILE: one JSON object a line, {"name": …, "config": {…}, "batch": …, "launch": steps of a launch while timed,
 // "ring_from": rows of a split from which kv_path ring takes the ring, "staged": at most so many cache rows of attention_o in shared memory at a
-// time, "trace": whether --trace takes it (where no line says so, it takes all)}.
+// time, "trace": whether --trace takes it (where no line says so, it takes all)}. --traces N: N steps of each, a file each.
 // --fill ROWS (a multiple of 16): only so many positions are decoded before those that are timed, what the cache lacks is these rows again: contexts
 // that would take longer to decode than to time.
 // --neighbours 1: besides the first config, each of its knobs moved alone to each other value (an ablation). --seconds: no round begins later than
@@ -33,8 +33,8 @@ using namespace amk::bench;
 
 namespace {
 
-constexpr std::array kNames = {"--model", "--configs", "--check", "--native",  "--positions",  "--rounds",    "--max-seq",
-                               "--cache", "--trace",   "--fill",  "--seconds", "--neighbours", "--bandwidth", "--build-only"};
+constexpr std::array kNames = {"--model", "--configs", "--check", "--native",  "--positions",  "--rounds",    "--max-seq",   "--cache",
+                               "--trace", "--traces",  "--fill",  "--seconds", "--neighbours", "--bandwidth", "--build-only"};
 
 class Arguments {
  public:
@@ -202,12 +202,12 @@ Status time_all(GpuModel& model, std::vector<Entry>& entries, const std::vector<
   return {};
 }
 
-void trace_all(GpuModel& model, const std::vector<Entry>& entries, int position, const std::string& path) {
+void trace_all(GpuModel& model, const std::vector<Entry>& entries, int position, int steps, const std::string& path) {
   int n = 0;
   const bool some = std::any_of(entries.begin(), entries.end(), [](const Entry& e) { return e.traced; });
   for (const Entry& e : entries) {
     if (!e.program || !e.error.empty() || (some && !e.traced)) continue;
-    if (const Status s = trace(model, e, position, path + "." + std::to_string(n++) + ".tsv"); !s)
+    if (const Status s = trace(model, e, position, steps, path + "." + std::to_string(n++)); !s)
       std::fprintf(stderr, "trace: %s\n", s.error().message.c_str());
   }
 }
@@ -280,7 +280,7 @@ Status run(const Arguments& args) {
   watch.note("checked");
   AMK_CHECK(time_all(*model, entries, ranges, args.number("--rounds", "5"), fill, watch, args.real("--seconds", "1e9")));
   watch.note("timed");
-  if (args.has("--trace")) trace_all(*model, entries, ranges.back().first, args.text("--trace", ""));
+  if (args.has("--trace")) trace_all(*model, entries, ranges.back().first, args.number("--traces", "1"), args.text("--trace", ""));
   for (const Entry& e : entries) print(line_of(e, ref.spec, gpu, ranges, read_gbs));
   if (ref.batch > 1) print_ratio(entries, ref.batch, gpu);
   return {};

@@ -43,32 +43,35 @@ Status repeat_rows(GpuModel& model, int rows, int end) {
   return model.stream().synchronize();
 }
 
-Status trace(GpuModel& model, const Entry& e, int position, const std::string& path) {
+Status trace(GpuModel& model, const Entry& e, int position, int steps, const std::string& path) {
   PlanOptions options = options_of(e);
   options.trace = true;
   AMK_TRY(built, model.build(e.config, options));
   AMK_TRY(program, model.load(built));
-  for (int i = 0; i < 3; ++i) AMK_CHECK(model.run(program, {position, false}));
-  std::vector<std::uint64_t> marks;
-  AMK_CHECK(program.read_trace(marks, model.stream()));
   const auto& plan = program.plan();
   std::size_t longest = 0;
   for (const auto& q : plan.queues) longest = std::max<std::size_t>(longest, q.task_count);
-  std::ofstream out(path);
-  out << "sm\ttask\tname";
-  for (int m = 0; m < amk_vm::kTraceMarks; ++m) out << "\tt" << m;
-  out << "\n";
-  std::uint64_t zero = ~0ull;
-  for (const auto t : marks)
-    if (t != 0) zero = std::min(zero, t);
-  for (std::size_t sm = 0; sm < plan.queues.size(); ++sm) {
-    for (std::size_t i = 0; i < plan.queues[sm].task_count; ++i) {
-      out << sm << "\t" << i << "\t" << task_name(*built.program, plan.task_ids[sm][i]);
-      for (int m = 0; m < amk_vm::kTraceMarks; ++m) {
-        const auto t = marks[(sm * longest + i) * amk_vm::kTraceMarks + static_cast<std::size_t>(m)];
-        out << "\t" << (t == 0 ? -1 : static_cast<std::int64_t>(t - zero));
+  for (int i = 0; i < 2; ++i) AMK_CHECK(model.run(program, {position, false}));
+  for (int step = 0; step < steps; ++step) {
+    AMK_CHECK(model.run(program, {position, false}));
+    std::vector<std::uint64_t> marks;
+    AMK_CHECK(program.read_trace(marks, model.stream()));
+    std::ofstream out(path + (steps > 1 ? "." + std::to_string(step) : "") + ".tsv");
+    out << "sm\ttask\tname";
+    for (int m = 0; m < amk_vm::kTraceMarks; ++m) out << "\tt" << m;
+    out << "\n";
+    std::uint64_t zero = ~0ull;
+    for (const auto t : marks)
+      if (t != 0) zero = std::min(zero, t);
+    for (std::size_t sm = 0; sm < plan.queues.size(); ++sm) {
+      for (std::size_t i = 0; i < plan.queues[sm].task_count; ++i) {
+        out << sm << "\t" << i << "\t" << task_name(*built.program, plan.task_ids[sm][i]);
+        for (int m = 0; m < amk_vm::kTraceMarks; ++m) {
+          const auto t = marks[(sm * longest + i) * amk_vm::kTraceMarks + static_cast<std::size_t>(m)];
+          out << "\t" << (t == 0 ? -1 : static_cast<std::int64_t>(t - zero));
+        }
+        out << "\n";
       }
-      out << "\n";
     }
   }
   return {};
