@@ -1,18 +1,21 @@
 // Are a task's regions what its opcode touches? The rest of the validator takes regions at their word; virtual machines compute with rows, heads and
-// splits. This pass derives from the model's dimensions what each opcode reads and writes (lower.h has the lists) and compares. Internal to
+// splits. This pass derives from the model's dimensions what each opcode reads and writes (lower.h has the lists) and compares: bytes, element types,
+// and what the buffer holds, so that a read takes what the model's arithmetic has in this place and not another vector of the same size. Internal to
 // core/program.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/program/validator_access.h"
 #include "core/program/validator_report.h"
+#include "core/program/validator_values.h"
 
 namespace amk::validation {
 
-// "footprint". The program passed check_structure.
+// "footprint"; "unwritten-output" for vectors of which nobody writes a part. The program passed check_structure.
 Verdict check_footprints(const Program& program);
 
 // Elements [first, first + count) of a buffer.
@@ -26,6 +29,8 @@ class FootprintChecker {
   explicit FootprintChecker(const Program& program);
   Verdict check_model() const;
   Verdict check(TaskId id);
+  // After all tasks: what none of them shows alone.
+  Verdict check_whole() const;
 
  private:
   enum class Elements { Float, Float32, Int8, Int32 };
@@ -33,6 +38,7 @@ class FootprintChecker {
   // one such slice for each.
   struct Expected {
     std::string_view what;
+    Value value;
     Space space = Space::Activation;
     Elements elements = Elements::Float;
     std::int64_t total = 0;
@@ -68,8 +74,14 @@ class FootprintChecker {
   const Region* take_shared(const Expected& expected);       // null for all but the first sequence
   const Region* take_one(const std::vector<Region>& list, std::size_t& next, const Expected& expected, bool reads);
   void match(const Region& region, const Expected& expected, bool reads);
+  bool holds(const Region& region, const Expected& expected);
+  bool in_format(const Region& region, const Expected& expected);
   void weight(std::string_view what, WeightBinding binding, std::int64_t total, Slice slice, Elements elements = Elements::Float);
-  void vector(bool reads, std::string_view what, std::int64_t total, Slice slice);
+  // An activation.
+  void vector(bool reads, std::string_view what, Holds holds, std::int64_t total, Slice slice);
+  void residual(bool reads, std::string_view what, std::int32_t number, std::int64_t total, Slice slice);
+  void normed_input(Matrix matrix, std::int64_t total);
+  void projected(Matrix matrix, Slice slice);
   void head_norms();
   void rope_table();
   void partials(std::int32_t first_head, std::int32_t heads);
@@ -77,6 +89,11 @@ class FootprintChecker {
   void cache(bool reads, bool keys, const Expected& expected);
   void cache_rows(bool keys, std::int64_t first, std::int64_t end);  // of all kv heads, at the launch position
   std::int32_t layer() const { return task_->layer; }
+  std::int32_t before_attention() const { return 2 * layer(); }  // numbers of residuals
+  std::int32_t before_mlp() const { return 2 * layer() + 1; }
+  std::int32_t after_layer() const { return 2 * layer() + 2; }
+  std::int32_t after_layers() const { return 2 * spec_.layers; }
+  bool named(const Region& region, Value value) const { return p_.buffers[static_cast<std::size_t>(region.buffer)].name == name_of(value); }
   std::int64_t record() const;  // elements of one attention partial
 
   const Program& p_;
@@ -87,7 +104,10 @@ class FootprintChecker {
   std::size_t next_read_ = 0;
   std::size_t next_write_ = 0;
   std::optional<Finding> problem_;
-  std::vector<BufferId> key_cache_, value_cache_;  // [layer], as the first task that touches it names it
+  std::vector<Value> values_;  // [buffer], once a task has touched it
+  // The first element type of a kind is that of all: kernels are compiled for one.
+  std::optional<DType> weights_, activations_, caches_;
+  std::vector<std::pair<std::int32_t, std::int32_t>> argmax_rows_;  // of ArgmaxPartial's tasks: their partials do not say which
 };
 
 }  // namespace amk::validation

@@ -41,6 +41,7 @@ void FootprintChecker::match(const Region& region, const Expected& e, bool reads
   if (buffer.space != e.space && !given)
     return refuse(cat(e.what, ": ", buffer.name, " is in space ", to_string(buffer.space), ", not ", to_string(e.space)), &region);
   if (!type) return refuse(cat(e.what, ": ", buffer.name, " holds ", to_string(buffer.dtype)), &region);
+  if (!holds(region, e) || !in_format(region, e)) return;
   if (buffer.bytes != e.total * size)
     return refuse(cat(e.what, ": ", buffer.name, " has ", buffer.bytes / size, " elements, not ", e.total), &region);
   if (region.begin != e.slice.first * size || region.end != (e.slice.first + e.slice.count) * size || region.pos_stride != e.stride * size)
@@ -51,6 +52,28 @@ void FootprintChecker::match(const Region& region, const Expected& e, bool reads
   const std::int64_t from = std::min<std::int64_t>(e.pos_lo, p_.max_seq);
   if (when.hi != p_.max_seq || std::min(when.lo, p_.max_seq) != from)
     refuse(cat(e.what, ": declared for positions [", when.lo, ",", when.hi, "); it is touched at [", from, ",", p_.max_seq, ")"), &region);
+}
+
+bool FootprintChecker::holds(const Region& region, const Expected& e) {
+  if (e.space == Space::Weight) return true;
+  Value& known = values_[static_cast<std::size_t>(region.buffer)];
+  if (known == e.value) return true;
+  if (known == Value{} && named(region, e.value)) {
+    known = e.value;
+    return true;
+  }
+  refuse(cat(e.what, ": ", p_.buffers[static_cast<std::size_t>(region.buffer)].name, ", where ", name_of(e.value), " belongs"), &region);
+  return false;
+}
+
+bool FootprintChecker::in_format(const Region& region, const Expected& e) {
+  if (e.elements != Elements::Float) return true;
+  std::optional<DType>& format = e.space == Space::Weight ? weights_ : e.space == Space::Kv ? caches_ : activations_;
+  const Buffer& buffer = p_.buffers[static_cast<std::size_t>(region.buffer)];
+  if (!format) format = buffer.dtype;
+  if (*format == buffer.dtype) return true;
+  refuse(cat(e.what, ": ", buffer.name, " holds ", to_string(buffer.dtype), "; others of its kind hold ", to_string(*format)), &region);
+  return false;
 }
 
 const Region* FootprintChecker::take_one(const std::vector<Region>& list, std::size_t& next, const Expected& expected, bool reads) {
@@ -76,12 +99,18 @@ const Region* FootprintChecker::take_shared(const Expected& expected) {
   return seq_ == 0 ? take_one(task_->reads, next_read_, expected, true) : nullptr;
 }
 
-void FootprintChecker::vector(bool reads, std::string_view what, std::int64_t total, Slice slice) {
-  take(reads, {what, Space::Activation, Elements::Float, total, slice});
+void FootprintChecker::vector(bool reads, std::string_view what, Holds holds, std::int64_t total, Slice slice) {
+  // What only unfused schedules keep is fp32, so that fusing operators changes no number.
+  const bool exact = holds == Holds::Qkv || holds == Holds::K || holds == Holds::ODelta || holds == Holds::GateUp || holds == Holds::DownDelta;
+  take(reads, {what, {holds, std::max(layer(), 0)}, Space::Activation, exact ? Elements::Float32 : Elements::Float, total, slice});
+}
+
+void FootprintChecker::residual(bool reads, std::string_view what, std::int32_t number, std::int64_t total, Slice slice) {
+  take(reads, {what, {Holds::Residual, number}, Space::Activation, Elements::Float32, total, slice});
 }
 
 void FootprintChecker::weight(std::string_view what, WeightBinding binding, std::int64_t total, Slice slice, Elements elements) {
-  const Region* region = take_shared({what, Space::Weight, elements, total, slice});
+  const Region* region = take_shared({what, {}, Space::Weight, elements, total, slice});
   if (region == nullptr) return;
   const Buffer& buffer = p_.buffers[static_cast<std::size_t>(region->buffer)];
   WeightBinding found = buffer.binding;
@@ -98,7 +127,7 @@ void FootprintChecker::head_norms() {
 
 void FootprintChecker::rope_table() {
   const std::int64_t all = std::int64_t{p_.max_seq} * spec_.head_dim;
-  take_shared({"the rope table", Space::Const, Elements::Float32, all, {0, all}});
+  take_shared({"the rope table", {Holds::Rope, 0}, Space::Const, Elements::Float32, all, {0, all}});
 }
 
 // One region a split, awake from the first position at which the split has a key.
@@ -109,6 +138,7 @@ void FootprintChecker::partials(std::int32_t first_head, std::int32_t heads) {
   const std::int64_t total = splits * spec_.kv_heads * record();
   for (std::int64_t s = 0; s < splits && !problem_; ++s)
     take(true, {"a split's partials",
+                {Holds::Partials, layer()},
                 Space::Activation,
                 Elements::Float32,
                 total,
@@ -126,13 +156,11 @@ std::int64_t FootprintChecker::sums() const {
 }
 
 void FootprintChecker::cache(bool reads, bool keys, const Expected& expected) {
-  const Region* region = take(reads, expected);
+  Expected own = expected;
+  own.value = {keys ? Holds::KeyCache : Holds::ValueCache, layer()};
+  const Region* region = take(reads, own);
   if (region == nullptr) return;
-  BufferId& known = (keys ? key_cache_ : value_cache_)[static_cast<std::size_t>(layer())];
-  const BufferId other = (keys ? value_cache_ : key_cache_)[static_cast<std::size_t>(layer())];
-  if (known == kNone) known = region->buffer;
   const std::vector<std::int64_t>& shape = p_.buffers[static_cast<std::size_t>(region->buffer)].shape;
-  if (known != region->buffer || known == other) refuse(cat(expected.what, ": not the cache that its layer's other tasks use"), region);
   std::vector<std::int64_t> wanted{spec_.kv_heads, p_.max_seq, spec_.head_dim};
   if (p_.batch > 1) wanted.insert(wanted.begin(), p_.batch);
   if (shape != wanted)
@@ -147,6 +175,7 @@ void FootprintChecker::cache_rows(bool keys, std::int64_t first, std::int64_t en
     const std::int64_t stop = std::min(end, (head + 1) * dim);
     cache(false, keys,
           {keys ? "a row of the K cache" : "a row of the V cache",
+           {},
            Space::Kv,
            Elements::Float,
            total,

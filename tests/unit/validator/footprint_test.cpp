@@ -5,6 +5,7 @@
 
 #include "core/base/json.h"
 #include "core/program/lower.h"
+#include "core/program/lower_instruction.h"
 #include "core/program/validator.h"
 #include "tests/unit/program/specs.h"
 #include "tests/unit/validator/rules.h"
@@ -109,6 +110,121 @@ TEST_CASE("weights of another layer, and caches in each other's place") {
           Task* t = find_task(p, Opcode::AttentionTile);
           std::swap(t->reads[1].buffer, t->reads[2].buffer);
         }) == "footprint");
+}
+
+namespace {
+
+BufferId named(const Program& p, const std::string& name) {
+  const BufferId id = p.find_buffer(name);
+  REQUIRE_MESSAGE(id != kNone, name);
+  return id;
+}
+
+// All tasks of the opcode take `to` for `from`: order and bytes stay as they were wherever `to` was written before.
+std::string reading(Opcode op, Matrix matrix, const std::string& from, const std::string& to, const ScheduleConfig& config = {}) {
+  Program p = lowered(config);
+  const BufferId old = named(p, from), other = named(p, to);
+  CHECK(p.buffers[static_cast<std::size_t>(old)].bytes == p.buffers[static_cast<std::size_t>(other)].bytes);
+  for (Task& t : p.tasks)
+    if (t.op == op && t.matrix == matrix)
+      for (Region& r : t.reads)
+        if (r.buffer == old) r.buffer = other;
+  return checked_rule(p);
+}
+
+}  // namespace
+
+TEST_CASE("another vector of the same size, which was written long before") {
+  ScheduleConfig own_pages;
+  own_pages.page_allocation = PageAllocation::None;
+  CHECK(reading(Opcode::Gemv, Matrix::Qkv, "x2", "x1", own_pages) == "footprint");
+  CHECK(reading(Opcode::Gemv, Matrix::Down, "x3", "x2", own_pages) == "footprint");
+  CHECK(reading(Opcode::Gemv, Matrix::Down, "L1.act", "L0.act", own_pages) == "footprint");
+  CHECK(reading(Opcode::Gemv, Matrix::LmHead, "x4", "x3", own_pages) == "footprint");
+  CHECK(reading(Opcode::AttentionTile, Matrix::None, "L1.q", "L0.q", own_pages) == "footprint");
+  CHECK(reading(Opcode::AttentionTile, Matrix::None, "kv.k.1", "kv.k.0", own_pages) == "footprint");
+  ScheduleConfig plain = unfused();
+  plain.page_allocation = PageAllocation::None;
+  CHECK(reading(Opcode::RmsNorm, Matrix::None, "x3", "x2", plain) == "footprint");
+  CHECK(reading(Opcode::Add, Matrix::None, "L1.down.out", "L0.down.out", plain) == "footprint");
+  CHECK(reading(Opcode::SiluMul, Matrix::None, "L1.gate_up.out", "L0.gate_up.out", plain) == "footprint");
+  CHECK(reading(Opcode::KvAppend, Matrix::None, "L1.k", "L0.k", plain) == "footprint");
+}
+
+TEST_CASE("the norm before the MLP with the weights of the norm before attention") {
+  CHECK(with(
+            [](Program& p) {
+              std::swap(p.buffers[static_cast<std::size_t>(named(p, "L0.attn_norm.w"))].binding,
+                        p.buffers[static_cast<std::size_t>(named(p, "L0.mlp_norm.w"))].binding);
+            },
+            unfused()) == "footprint");
+}
+
+TEST_CASE("a residual that is not added, in every task of the instruction") {
+  CHECK(with([](Program& p) {
+          for (Instruction& in : p.instructions)
+            if (in.matrix == Matrix::Down) in.fused &= ~std::uint32_t{kFusedResidualAdd};
+          for (Task& t : p.tasks)
+            if (t.matrix == Matrix::Down) {
+              t.fused &= ~std::uint32_t{kFusedResidualAdd};
+              t.reads.pop_back();
+            }
+        }) == "footprint");
+}
+
+TEST_CASE("buffers that are not called what the host looks for") {
+  CHECK(with([](Program& p) { p.buffers[static_cast<std::size_t>(named(p, "logits"))].name = "scores"; }) == "footprint");
+  CHECK(with([](Program& p) {
+          std::swap(p.buffers[static_cast<std::size_t>(named(p, "kv.k.0"))].name, p.buffers[static_cast<std::size_t>(named(p, "kv.v.0"))].name);
+        }) == "footprint");
+}
+
+TEST_CASE("one format for all weights, one for all activations, one for all caches") {
+  const auto halved = [](const std::string& name) {
+    return [name](Program& p) {
+      Buffer& b = p.buffers[static_cast<std::size_t>(named(p, name))];
+      REQUIRE(b.dtype == DType::BF16);
+      b.dtype = DType::F16;  // as many bytes
+    };
+  };
+  const ModelSpec spec = test::fixture_shapes()[2];
+  auto program = lower(spec, {}, {6, 232448, 256, {}}, {DType::BF16, DType::BF16, DType::BF16});
+  REQUIRE(program);
+  CHECK(checked_rule(*program) == "valid");
+  for (const char* name : {"L1.q", "L0.act", "kv.v.1", "L0.down.w", "embedding", "final_norm.w"}) {
+    CAPTURE(name);
+    Program p = *program;
+    halved(name)(p);
+    CHECK(checked_rule(p) == "footprint");
+  }
+}
+
+TEST_CASE("logits that no argmax partial looks at") {
+  CHECK(with(
+            [](Program& p) {
+              Task* t = find_task(p, Opcode::ArgmaxPartial);
+              REQUIRE(t != nullptr);
+              t->row_end -= 1;
+              t->reads[0].end -= 4;
+            },
+            unfused()) == "unwritten-output");
+}
+
+TEST_CASE("a vector of a single instruction that nobody writes, or nobody writes whole") {
+  const ModelSpec spec = test::fixture_shapes()[2];
+  const auto program = lower_instruction(spec, "down", unfused(), {6, 232448, 256, {}}, {});
+  REQUIRE(program);
+  CHECK(checked_rule(*program) == "valid");
+  Program p = *program;
+  Task* t = nullptr;
+  for (Task& task : p.tasks)
+    if (task.op == Opcode::Add && task.layer == spec.layers - 1) t = &task;
+  REQUIRE(t != nullptr);
+  REQUIRE(t->row_end - t->row_begin > 8);
+  t->row_begin += 8;
+  for (auto* list : {&t->reads, &t->writes}) (*list)[0].begin += 32;
+  t->reads[1].begin += 32;
+  CHECK(checked_rule(p) == "unwritten-output");
 }
 
 TEST_CASE("the witness names the task, the buffer and the bytes") {
