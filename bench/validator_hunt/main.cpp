@@ -53,6 +53,7 @@ int main(int argc, char** argv) {
                             {&HuntResult::mutants, r.mutants},
                             {&HuntResult::same, r.same},
                             {&HuntResult::rounding, r.rounding},
+                            {&HuntResult::reformatted, r.reformatted},
                             {&HuntResult::false_rejects, r.false_rejects},
                             {&HuntResult::broken_bases, r.broken_bases},
                             {&HuntResult::races, r.races},
@@ -67,6 +68,7 @@ int main(int argc, char** argv) {
   for (const auto& [rule, count] : all.refused) print("refused: " + rule, count);
   print("accepted, the same bits", all.same);
   print("accepted, other rounding", all.rounding);
+  print("accepted, of another numeric format", all.reformatted);
   print("false rejects", all.false_rejects);
   print("undamaged programs that break", all.broken_bases);
   print("accepted, and broken by the adversary", all.races);

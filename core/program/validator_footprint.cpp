@@ -261,18 +261,42 @@ Verdict FootprintChecker::check_whole() const {
   }
   // Where all splits are awake. Bytes add up: who writes twice is refused elsewhere.
   std::vector<std::int64_t> written(p_.buffers.size(), 0);
-  for (const Task& task : p_.tasks)
+  std::vector<char> read(p_.buffers.size(), 0);
+  for (const Task& task : p_.tasks) {
+    for (const Region& region : task.reads) read[static_cast<std::size_t>(region.buffer)] = 1;
     for (const Region& region : task.writes)
       if (const Positions when = positions_of(p_, task, region); when.hi == p_.max_seq && !when.empty())
         written[static_cast<std::size_t>(region.buffer)] += region.end - region.begin;
+  }
   for (std::size_t b = 0; b < p_.buffers.size(); ++b) {
     const Buffer& buffer = p_.buffers[b];
-    if (buffer.space != Space::Activation || written[b] == buffer.bytes) continue;
+    if (buffer.space != Space::Activation) continue;
     finding.buffer = static_cast<BufferId>(b);
-    finding.message = cat(written[b], " bytes are written of ", buffer.name, ", which has ", buffer.bytes);
-    return reject(p_, std::move(finding));
+    if (written[b] != buffer.bytes) {
+      finding.message = cat(written[b], " bytes are written of ", buffer.name, ", which has ", buffer.bytes);
+      return reject(p_, std::move(finding));
+    }
+    if (read[b] == 0)
+      if (const BufferId other = shares_bytes(static_cast<BufferId>(b)); other != kNone) {
+        finding.rule = "page-alias";
+        finding.other_buffer = other;
+        finding.message =
+            cat(buffer.name, ", which no task reads, is for the host, and shares bytes with ", p_.buffers[static_cast<std::size_t>(other)].name);
+        return reject(p_, std::move(finding));
+      }
   }
   return {};
+}
+
+BufferId FootprintChecker::shares_bytes(BufferId id) const {
+  const Buffer& mine = p_.buffers[static_cast<std::size_t>(id)];
+  for (std::size_t b = 0; b < p_.buffers.size(); ++b) {
+    const Buffer& other = p_.buffers[b];
+    if (static_cast<BufferId>(b) != id && other.storage == mine.storage && other.offset < mine.offset + mine.bytes &&
+        mine.offset < other.offset + other.bytes)
+      return static_cast<BufferId>(b);
+  }
+  return kNone;
 }
 
 Verdict check_footprints(const Program& program) {

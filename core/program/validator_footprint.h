@@ -33,6 +33,7 @@ class FootprintChecker {
   Verdict check_whole() const;
 
  private:
+  BufferId shares_bytes(BufferId id) const;  // another buffer that does; kNone: none
   enum class Elements { Float, Float32, Int8, Int32 };
   // What the buffer of a region must be: its space, element type and size; and which weights. `total` and `slice` are of one sequence: a buffer has
   // one such slice for each.

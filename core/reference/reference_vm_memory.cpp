@@ -50,7 +50,7 @@ Result<BoundRegion> Memory::bind(const Program& program, const Region& region) {
   const std::int64_t last = std::min<std::int64_t>(program.max_seq, region.pos_hi) - 1;
   const std::int64_t furthest = last > 0 ? last : 0;
   if (region.begin < 0 || region.end < region.begin || region.pos_stride < 0 || region.end > buffer.bytes ||
-      region.pos_stride > (buffer.bytes - region.end) / (furthest > 0 ? furthest : 1))
+      (furthest > 0 && region.pos_stride > (buffer.bytes - region.end) / furthest))
     return outside("region of " + buffer.name, region.begin, region.end + region.pos_stride * furthest, buffer.bytes);
   if (region.begin % size != 0 || region.end % size != 0 || region.pos_stride % size != 0)
     return fail(ErrorKind::InvalidArgument, "region of " + buffer.name + " splits an element", {{"field", buffer.name}, {"value", region.begin}});

@@ -132,6 +132,15 @@ const std::vector<Rule> kRules = {
        return in.config.cluster_m <= std::max<std::int64_t>(1, ceil_div(roles.m, in.config.tile_m)) &&
               in.config.cluster_n <= std::max<std::int64_t>(1, ceil_div(roles.n, in.config.tile_n));
      }},
+    {"raster_range", "the walk over the tiles counts in 32 bits: raster.group times the tiles across a band is below 2^32",
+     [](const RuleInput& in) {
+       if (in.config.path == Path::Plain) return true;
+       const Canonical roles = roles_of(in.shape, in.config.swap);
+       const bool along_n = in.config.raster == RasterAlong::N;
+       const std::int64_t across = along_n ? ceil_div(ceil_div(roles.m, in.config.tile_m), in.config.cluster_m)
+                                           : ceil_div(ceil_div(roles.n, in.config.tile_n), in.config.cluster_n);
+       return across * in.config.group <= 0xFFFFFFFF;
+     }},
     {"tma_epilogue",
      "the tma epilogue stores bf16 in 64-column boxes: tile.n a multiple of 64, no swap, output base and stride multiples of 16 bytes",
      [](const RuleInput& in) {

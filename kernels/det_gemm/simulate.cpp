@@ -12,7 +12,8 @@
 namespace amk::det_gemm {
 namespace {
 
-constexpr std::int64_t kMaxSteps = 400'000;  // k16 steps of the slow, literal execution: about 0.1 s
+constexpr std::int64_t kMaxSteps = 400'000;                      // k16 steps of the slow, literal execution: about 0.1 s
+constexpr std::int64_t kMaxContraction = std::int64_t{1} << 24;  // a quarter of a second an output, and operands of 32 MB a line
 
 // Rows of an operand that is never held whole: element (line, k) is a function of the seed, normal, or spread over ±8 exponents.
 std::vector<std::uint16_t> random_lines(std::int64_t first, std::int64_t count, std::int64_t k, std::uint64_t seed, bool spread) {
@@ -118,11 +119,20 @@ Result<Simulated> simulate(const Plan& plan, std::uint64_t seed, const std::stop
   out.failure = coverage_fault(plan);
   if (!out.failure.empty() || plan.shape.m == 0 || plan.shape.n == 0) return out;
 
+  if (plan.shape.k > kMaxContraction)
+    return fail(ErrorKind::Unsupported,
+                "a contraction of " + std::to_string(plan.shape.k) + " elements is too long to be checked on a CPU; at most " +
+                    std::to_string(kMaxContraction) + ", or a GPU",
+                {{"field", "model"}, {"value", plan.shape.k}, {"accepted", "at most " + std::to_string(kMaxContraction)}});
+  const std::int64_t steps = std::max<std::int64_t>(1, (plan.shape.k + 15) / 16);
+  std::int64_t side = 8;  // of a sample
+  while (side > 1 && side * side * steps > kMaxSteps) side /= 2;
+
   // Samples: the tiles in the output's corners (small outputs have fewer than four), then random ones; those at an edge at that edge.
   Rng rng(seed);
   std::vector<Block> samples;
   const auto sample_tile = [&](const Block& tile) {
-    Block s{tile.row, tile.col, std::min<std::int64_t>(tile.rows, 8), std::min<std::int64_t>(tile.cols, 8)};
+    Block s{tile.row, tile.col, std::min<std::int64_t>(tile.rows, side), std::min<std::int64_t>(tile.cols, side)};
     const bool last_row = tile.row + tile.rows == plan.shape.m, last_col = tile.col + tile.cols == plan.shape.n;
     s.row += last_row ? tile.rows - s.rows : static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(tile.rows - s.rows + 1)));
     s.col += last_col ? tile.cols - s.cols : static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(tile.cols - s.cols + 1)));
@@ -137,7 +147,7 @@ Result<Simulated> simulate(const Plan& plan, std::uint64_t seed, const std::stop
       if (row_edge && col_edge) sample_tile(tile);
     }
   }
-  const std::int64_t steps_per_sample = 64 * std::max<std::int64_t>(1, (plan.shape.k + 15) / 16);
+  const std::int64_t steps_per_sample = side * side * steps;
   const auto budget = static_cast<std::size_t>(std::clamp<std::int64_t>(kMaxSteps / steps_per_sample, 4, 64));
   while (samples.size() < budget) {
     const Block tile = tile_of(plan, static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(tiles))),

@@ -86,11 +86,14 @@ class Runner {
     const int last = p.max_seq - steps_;
     if (rng.below(3) != 0) first_ = static_cast<int>(rng.below(static_cast<std::uint64_t>(last) + 1));
     if (rng.below(3) == 0) first_ = std::clamp(p.attention.kv_block - 1, 0, last);
+    read_.assign(p.buffers.size(), false);
+    for (const Task& task : p.tasks)
+      for (const Region& region : task.reads) read_[static_cast<std::size_t>(region.buffer)] = true;
     for (int i = 0; i < p.batch * steps_; ++i) tokens_.push_back(static_cast<int>(rng.below(static_cast<std::uint64_t>(p.model.vocab))));
   }
 
-  // Fewer steps may be promised, as long as they are right.
-  bool promised(const Program& p) const { return p.max_steps >= steps_; }
+  // Fewer steps or positions may be promised, as long as they are right.
+  bool promised(const Program& p) const { return p.max_steps >= steps_ && p.max_seq >= first_ + steps_; }
 
   Result<Numbers> run(const Program& p, std::uint64_t interleaving) const {
     AMK_TRY(vm, ReferenceVm::create(p, base_.weights, {interleaving, true}));
@@ -101,7 +104,7 @@ class Runner {
     } else {
       AMK_CHECK(fill(vm));
       AMK_CHECK(vm.run(first_));
-      AMK_CHECK(read(vm, {Space::Activation, Space::Output, Space::Kv}, out));
+      AMK_CHECK(read(vm, {Space::Activation, Space::Output, Space::Kv}, out));  // what no task reads, of activations
     }
     return out;
   }
@@ -152,8 +155,10 @@ class Runner {
   }
 
   Status read(const ReferenceVm& vm, std::initializer_list<Space> spaces, Numbers& out) const {
-    for (const Buffer& buffer : base_.program.buffers) {
+    for (std::size_t b = 0; b < base_.program.buffers.size(); ++b) {
+      const Buffer& buffer = base_.program.buffers[b];
       if (buffer.dtype == DType::I32 || std::find(spaces.begin(), spaces.end(), buffer.space) == spaces.end()) continue;
+      if (buffer.space == Space::Activation && read_[b]) continue;
       AMK_TRY(values, vm.get(buffer.name, 0, buffer.bytes / dtype_bytes(buffer.dtype)));
       out.insert(out.end(), values.begin(), values.end());
     }
@@ -164,6 +169,7 @@ class Runner {
   std::uint64_t seed_ = 0;
   int steps_ = 1, first_ = 0;
   std::vector<int> tokens_;
+  std::vector<bool> read_;  // [buffer]
 };
 
 enum class Likeness { Bits, Rounding, Other };
@@ -229,6 +235,13 @@ class Hunt {
     return std::nullopt;
   }
 
+  // One element type for another throughout is what lowering makes for another numeric format.
+  bool reformatted(const Program& p) const {
+    for (std::size_t b = 0; b < p.buffers.size() && b < base_->program.buffers.size(); ++b)
+      if (p.buffers[b].dtype != base_->program.buffers[b].dtype) return true;
+    return false;
+  }
+
   void mutant(const Runner& runner, const Numbers& right) {
     const Damaged damaged = damage(base_->program, rng_);
     ++out_.mutants;
@@ -245,6 +258,10 @@ class Hunt {
         return complain("accepted, and the VM refuses: " + damaged.what + ": " + got.error().message);
       }
       worst = std::max(worst, compare(right, *got));
+    }
+    if (worst == Likeness::Other && reformatted(damaged.program)) {
+      ++out_.reformatted;
+      return;
     }
     if (worst == Likeness::Other) {
       ++out_.differ;

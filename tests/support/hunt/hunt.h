@@ -24,6 +24,7 @@ struct HuntResult {
   std::map<std::string, std::int64_t> refused;  // by rule
   std::int64_t same = 0;                        // accepted, unbroken, and the same bits
   std::int64_t rounding = 0;                    // accepted, unbroken, the same but for the order of sums
+  std::int64_t reformatted = 0;                 // accepted, unbroken, and the program of another numeric format
   // Wrong answers.
   std::int64_t false_rejects = 0;  // undamaged programs refused
   std::int64_t broken_bases = 0;   // undamaged programs that the adversary broke, or that compute something else in another interleaving

@@ -181,6 +181,92 @@ TEST_CASE("every plan's tiles cover the output exactly once, whatever the grid")
   CHECK(plans == 300);
 }
 
+namespace {
+
+// Bands of `group` tiles, each swept across the other dimension, in 64 bits.
+std::pair<std::int64_t, std::int64_t> tile_in_order(std::int64_t index, std::int64_t banded, std::int64_t swept, std::int64_t group) {
+  std::int64_t first = 0;
+  while (index >= std::min(group, banded - first) * swept) {
+    index -= std::min(group, banded - first) * swept;
+    first += group;
+  }
+  const std::int64_t width = std::min(group, banded - first);
+  return {first + index % width, index / width};
+}
+
+}  // namespace
+
+TEST_CASE("whatever the extents: plans keep the hardware's limits, and their walk counts right") {
+  Rng rng(11);
+  const auto extent = [&]() -> std::int64_t {
+    const std::int64_t power = std::int64_t{1} << rng.below(32);
+    return std::clamp<std::int64_t>(power + static_cast<std::int64_t>(rng.below(3)) - 1, 1, 0x7FFFFFFF);
+  };
+  int plans = 0, large = 0;
+  for (int attempt = 0; attempt < 400000 && plans < 3000; ++attempt) {
+    const Canonical shape{.m = extent(), .n = extent(), .k = extent(), .x_k_contiguous = rng.below(2) == 0, .y_k_contiguous = rng.below(2) == 0};
+    static const SearchSpace spaces[] = {knob_space({}), knob_space(mma_config())};
+    const SearchSpace& space = spaces[rng.below(2)];
+    Point point;
+    for (const Knob& knob : space.knobs) point.push_back(static_cast<std::uint16_t>(rng.below(knob.choices.size())));
+    Config c = config_of(space, point);
+    if (rng.below(2) == 0) {  // otherwise hardly one in a hundred leaves the neutral values alone
+      const Config walk = c;
+      c = mma_config();
+      c.tile_m = walk.tile_m;
+      c.tile_n = walk.tile_n;
+      c.group = walk.group;
+      c.raster = walk.raster;
+    }
+    const auto plan = make_plan(shape, dense_storage(shape), c, hopper());
+    if (!plan) continue;
+    ++plans;
+    CHECK(plan->block_threads <= 1024);
+    CHECK(plan->smem_bytes <= 232448);
+    CHECK(plan->grid_limit <= 0x7FFFFFFF);
+    for (const auto* map : {&plan->map_x, &plan->map_y, &plan->map_y_tail, &plan->map_out}) {
+      if (!*map) continue;
+      // CUDA driver API, cuTensorMapEncodeTiled.
+      CHECK((*map)->box_outer >= 1);
+      CHECK((*map)->box_outer <= 256);
+      CHECK((*map)->box_inner * 2 <= (*map)->swizzle_bytes);
+      CHECK((*map)->box_inner * 2 % 16 == 0);
+      CHECK((*map)->stride_bytes % 16 == 0);
+      CHECK((*map)->stride_bytes < std::int64_t{1} << 40);
+    }
+    if (c.path == Path::Plain) continue;
+    const std::int64_t tiles = plan->tiles_m * plan->tiles_n;
+    if (tiles > 1 << 20) ++large;
+    const bool along_n = c.raster == RasterAlong::N;
+    for (int i = 0; i < 4; ++i) {
+      const std::int64_t index = i == 0 ? tiles - 1 : static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(tiles)));
+      if ((along_n ? plan->tiles_n : plan->tiles_m) / c.group > 100000) continue;  // the plain way of counting is slow
+      auto [in_band, across] = tile_in_order(index, along_n ? plan->tiles_n : plan->tiles_m, along_n ? plan->tiles_m : plan->tiles_n, c.group);
+      Block block = tile_of(*plan, index, 0);
+      if (c.swap) std::swap(block.row, block.col);
+      CHECK(block.row == (along_n ? across : in_band) * c.cluster_m * c.tile_m);
+      CHECK(block.col == (along_n ? in_band : across) * c.cluster_n * c.tile_n);
+    }
+  }
+  CHECK(plans == 3000);
+  CHECK(large > 20);
+}
+
+TEST_CASE("a walk that 32 bits cannot count is refused") {
+  // 2^26 tiles across a band of 64: the product is 2^32, and the first tile's band was a division by zero.
+  const Canonical shape{.m = std::int64_t{1} << 30, .n = 16, .k = 16};
+  Config c = mma_config();
+  c.tile_m = c.tile_n = 16;
+  c.raster = RasterAlong::N;
+  c.group = 64;
+  CHECK(refusal(shape, c) == "raster_range");
+  c.group = 32;
+  CHECK(refusal(shape, c) == "");
+  c.raster = RasterAlong::M;
+  c.group = 64;
+  CHECK(refusal(shape, c) == "");
+}
+
 TEST_CASE("raster groups tiles: the first band is swept before the second begins") {
   const Canonical shape{.m = 16 * 128, .n = 6 * 256, .k = 64};
   Config c;

@@ -127,6 +127,27 @@ TEST_CASE("the simulation catches a plan that is wrong") {
   CHECK(simulate(*right, 1, stop.get_token()).error().kind == ErrorKind::Cancelled);
 }
 
+TEST_CASE("long contractions are checked on fewer outputs; what no CPU could check is said") {
+  const auto plan_of = [](std::int64_t k) {
+    const Canonical shape{.m = 8, .n = 8, .k = k};
+    return make_plan(shape, dense_storage(shape), default_config(shape, dense_storage(shape), gpu()), gpu());
+  };
+  const auto usual = plan_of(4096), long_one = plan_of(1 << 20), endless = plan_of(0x7FFFFFFF);
+  REQUIRE(usual);
+  REQUIRE(long_one);
+  REQUIRE(endless);
+  CHECK(simulate(*usual, 1, {})->checked >= 4 * 64);
+  const auto checked = simulate(*long_one, 1, {});
+  REQUIRE(checked);
+  CHECK(checked->failure == "");
+  CHECK(checked->checked >= 4);
+  CHECK(checked->checked * (1 << 16) <= 2'000'000);  // k16 steps
+  const auto refused = simulate(*endless, 1, {});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().kind == ErrorKind::Unsupported);
+  CHECK(refused.error().data.at("value") == 0x7FFFFFFF);
+}
+
 TEST_CASE("the cost model: floor, direction of knobs, and order of magnitude on measured points") {
   // Floor by hand: 2·4096³ / 989.4e12 s; 1×4096×14336 reads 117.4 MB of weights, 62.9 MB of which L2 may hold.
   CHECK(floor_of({.m = 4096, .n = 4096, .k = 4096}, gpu("h200")).bound_us == doctest::Approx(2 * std::pow(4096.0, 3) / 989.4e12 * 1e6));

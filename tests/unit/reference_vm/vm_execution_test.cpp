@@ -51,6 +51,23 @@ TEST_CASE("a sequence from position 0 follows the oracle, token by token") {
   }
 }
 
+TEST_CASE("a cache of one position, or of few") {
+  const DecodedFixture& fixture = gqa();
+  ScheduleConfig unfused;
+  unfused.fusion = {false, false, false, false, false, false, false, false, false};
+  for (const ScheduleConfig& config : {ScheduleConfig{}, unfused})
+    for (const int positions : {1, 2, 3}) {
+      CAPTURE(positions);
+      ReferenceVm vm = vm_of(lowered_small(fixture, config, small_target(positions)), fixture);
+      for (int p = 0; p < positions; ++p) {
+        const auto step = vm.step(fixture.tokens[static_cast<std::size_t>(p)]);
+        REQUIRE(step);
+        CHECK(fixture.max_abs_error(p, step->logits) <= fixture.bound());
+      }
+      CHECK_FALSE(vm.step(fixture.tokens[static_cast<std::size_t>(positions)]));
+    }
+}
+
 TEST_CASE("reset begins a new sequence and leaves no trace of the last") {
   const DecodedFixture& fixture = gqa();
   ReferenceVm vm = vm_of(lowered_small(fixture), fixture);

@@ -227,6 +227,17 @@ TEST_CASE("a vector of a single instruction that nobody writes, or nobody writes
   CHECK(checked_rule(p) == "unwritten-output");
 }
 
+TEST_CASE("a single instruction's result that another vector may take the place of") {
+  const auto program = lower_instruction(test::fixture_shapes()[2], "down", unfused(), {6, 232448, 256, {}}, {});
+  REQUIRE(program);
+  Program p = *program;
+  Buffer& result = p.buffers[static_cast<std::size_t>(named(p, "x2"))];
+  const Buffer& later = p.buffers[static_cast<std::size_t>(named(p, "x4"))];
+  REQUIRE(result.bytes == later.bytes);
+  result.storage = later.storage;  // layer 1 is after layer 0: in good order
+  CHECK(checked_rule(p) == "page-alias");
+}
+
 TEST_CASE("the witness names the task, the buffer and the bytes") {
   Program p = lowered();
   find_task(p, Opcode::Gemv, Matrix::O)->reads[0].end -= 4;
