@@ -23,6 +23,7 @@ struct Trial {
   bool correct = false;  // every bit is the plain kernel's
   double us = 0;         // median of a launch; only when correct
   std::string note;      // why not, when not
+  double speedup = 0;    // over the best so far, timed in turn with it; only when correct and there is one
 };
 
 // Where candidates run. Tests play it.
@@ -32,8 +33,9 @@ class TuneDevice {
   virtual std::string gpu() const = 0;
   // Operands of the problem; `plans` are about to be tried. Unavailable when the device has no room for them.
   virtual Status open(const Problem& problem, std::span<const Plan> plans) = 0;
-  // Rejected: this plan cannot be built or held by the device. Any other error ends the tuning.
-  virtual Result<Trial> run(const Plan& plan) = 0;
+  // `best`: of those that ran, the one to be timed in turn with; null: none was correct yet. What it took in its own trial is of another moment, in
+  // which the card may have had less to do. Rejected: this plan cannot be built or held by the device. Any other error ends the tuning.
+  virtual Result<Trial> run(const Plan& plan, const Plan* best) = 0;
   virtual void close() = 0;  // the operands are not needed any more
 };
 

@@ -16,14 +16,24 @@ class GpuTuner final : public TuneDevice {
       : runner_(&runner), resources_(std::move(resources)), cache_(std::move(cache)) {}
   std::string gpu() const override { return runner_->target().product; }
   Status open(const Problem& problem, std::span<const Plan> plans) override;
-  Result<Trial> run(const Plan& plan) override;
-  void close() override { bed_.reset(); }
+  Result<Trial> run(const Plan& plan, const Plan* best) override;
+  void close() override {
+    newest_.reset();
+    best_.reset();
+    bed_.reset();
+  }
 
  private:
   Runner* runner_;
   Resources resources_;
   std::filesystem::path cache_;
   std::optional<Bed> bed_;
+  // Launches over the bed's buffers.
+  struct Recorded {
+    Config config;
+    GraphContestant launches;
+  };
+  std::optional<Recorded> newest_, best_;
 };
 
 }  // namespace amk::det_gemm

@@ -10,10 +10,6 @@
 namespace amk {
 namespace {
 
-tl::unexpected<Error> lie(const char* name, const std::string& what) {
-  return fail(ErrorKind::Corrupt, "the worker's timing cannot be what it measured: " + what, {{"lie", name}});
-}
-
 // Sums and medians are computed from the same numbers by the same code on both sides; JSON keeps doubles exactly. The slack is for a worker of
 // another compiler.
 bool agree(double said, double computed) {
@@ -21,27 +17,13 @@ bool agree(double said, double computed) {
   return std::abs(said - computed) <= 1e-9 * std::abs(computed);
 }
 
-Result<std::vector<double>> samples_of(const Json& reply, const char* key) {
-  const auto at = reply.find(key);
-  if (at == reply.end() || !at->is_array()) return lie("malformed", std::string(key) + " is no list");
-  std::vector<double> samples;
-  samples.reserve(at->size());
-  for (const Json& value : *at) {
-    if (!value.is_number()) return lie("impossible-sample", std::string(key) + " holds " + value.dump().substr(0, 40));
-    const double us = value.get<double>();
-    if (!std::isfinite(us) || us <= 0) return lie("impossible-sample", std::string(key) + " holds " + std::to_string(us) + " us");
-    samples.push_back(us);
-  }
-  return samples;
-}
-
 Result<std::int64_t> count_of(const Json& reply, const char* key, std::int64_t most) {
   const auto at = reply.find(key);
-  if (at == reply.end() || !at->is_number_integer()) return lie("malformed", std::string(key) + " is no whole number");
+  if (at == reply.end() || !at->is_number_integer()) return timing_lie("malformed", std::string(key) + " is no whole number");
   if (at->is_number_unsigned() && at->get<std::uint64_t>() > static_cast<std::uint64_t>(most))
-    return lie("malformed", std::string(key) + " is too large");
+    return timing_lie("malformed", std::string(key) + " is too large");
   const auto value = at->get<std::int64_t>();
-  if (value < 0) return lie("malformed", std::string(key) + " is negative");
+  if (value < 0) return timing_lie("malformed", std::string(key) + " is negative");
   return value;
 }
 
@@ -52,7 +34,7 @@ Status check_claims(const Json& reply, const Timing& t) {
     if (at == reply.end()) return false;
     return !at->is_number() || !agree(at->get<double>(), computed);
   };
-  const auto refuse = [](const char* key) { return lie("summary-contradicts-samples", std::string(key) + " is not that of its samples"); };
+  const auto refuse = [](const char* key) { return timing_lie("summary-contradicts-samples", std::string(key) + " is not that of its samples"); };
   if (contradicts("latency_us", t.latency_us)) return refuse("latency_us");
   if (contradicts("mad_us", t.mad_us)) return refuse("mad_us");
   if (contradicts("incumbent_latency_us", t.incumbent_latency_us)) return refuse("incumbent_latency_us");
@@ -70,11 +52,36 @@ Status check_claims(const Json& reply, const Timing& t) {
 
 }  // namespace
 
+tl::unexpected<Error> timing_lie(const char* name, const std::string& what) {
+  return fail(ErrorKind::Corrupt, "the worker's timing cannot be what it measured: " + what, {{"lie", name}});
+}
+
+Result<std::vector<double>> judged_samples(const Json& reply, const char* key) {
+  const auto at = reply.find(key);
+  if (at == reply.end() || !at->is_array()) return timing_lie("malformed", std::string(key) + " is no list");
+  std::vector<double> samples;
+  samples.reserve(at->size());
+  for (const Json& value : *at) {
+    if (!value.is_number()) return timing_lie("impossible-sample", std::string(key) + " holds " + value.dump().substr(0, 40));
+    const double us = value.get<double>();
+    if (!std::isfinite(us) || us <= 0) return timing_lie("impossible-sample", std::string(key) + " holds " + std::to_string(us) + " us");
+    samples.push_back(us);
+  }
+  return samples;
+}
+
+Status within_the_wait(double total_us, std::chrono::microseconds waited) {
+  // Device clocks and ours may run apart by a little; honest samples are a part of the wait only.
+  constexpr double kClocksApart = 1.01;
+  if (total_us <= kClocksApart * static_cast<double>(waited.count())) return {};
+  return timing_lie("longer-than-the-wait", "samples of " + std::to_string(total_us) + " us came within " + std::to_string(waited.count()) + " us");
+}
+
 Result<Timing> judged_timing(const Json& reply, const TimingAsked& asked, double margin) {
-  if (!reply.is_object()) return lie("malformed", "it is no object");
+  if (!reply.is_object()) return timing_lie("malformed", "it is no object");
   Timing t;
-  AMK_TRY(candidate, samples_of(reply, "candidate_us"));
-  AMK_TRY(incumbent, samples_of(reply, "incumbent_us"));
+  AMK_TRY(candidate, judged_samples(reply, "candidate_us"));
+  AMK_TRY(incumbent, judged_samples(reply, "incumbent_us"));
   t.candidate_us = std::move(candidate);
   t.incumbent_us = std::move(incumbent);
   constexpr std::int64_t kMostRounds = 10'000;
@@ -86,18 +93,19 @@ Result<Timing> judged_timing(const Json& reply, const TimingAsked& asked, double
   t.throttle_reasons = static_cast<std::uint64_t>(reasons);
   const auto clock = reply.find("clock_mhz"), warmed = reply.find("warmed_up");
   if (clock == reply.end() || !clock->is_number() || !(clock->get<double>() >= 0) || !std::isfinite(clock->get<double>()))
-    return lie("malformed", "clock_mhz is no frequency");
-  if (warmed == reply.end() || !warmed->is_boolean()) return lie("malformed", "warmed_up is neither true nor false");
+    return timing_lie("malformed", "clock_mhz is no frequency");
+  if (warmed == reply.end() || !warmed->is_boolean()) return timing_lie("malformed", "warmed_up is neither true nor false");
   t.clock_mhz = *clock;
   t.warmed_up = *warmed;
 
   if (t.candidate_us.size() < 2 * kFewestValidRounds ||
       t.candidate_us.size() != static_cast<std::size_t>(t.rounds) * static_cast<std::size_t>(asked.samples_per_round))
-    return lie("too-few-samples", std::to_string(t.candidate_us.size()) + " samples in " + std::to_string(t.rounds) + " rounds of " +
-                                      std::to_string(asked.samples_per_round));
+    return timing_lie("too-few-samples", std::to_string(t.candidate_us.size()) + " samples in " + std::to_string(t.rounds) + " rounds of " +
+                                             std::to_string(asked.samples_per_round));
   if (t.incumbent_us.size() != (asked.incumbent ? t.candidate_us.size() : 0))
-    return lie("unpaired-samples", std::to_string(t.candidate_us.size()) + " samples of the candidate, " + std::to_string(t.incumbent_us.size()) +
-                                       " of the incumbent" + (asked.incumbent ? "" : ", which was not asked for"));
+    return timing_lie("unpaired-samples", std::to_string(t.candidate_us.size()) + " samples of the candidate, " +
+                                              std::to_string(t.incumbent_us.size()) + " of the incumbent" +
+                                              (asked.incumbent ? "" : ", which was not asked for"));
   t.latency_us = median(t.candidate_us);
   t.mad_us = median_absolute_deviation(t.candidate_us);
   if (asked.incumbent) {
@@ -106,12 +114,9 @@ Result<Timing> judged_timing(const Json& reply, const TimingAsked& asked, double
     t.decision = decide(*t.versus, margin);
   }
   AMK_CHECK(check_claims(reply, t));
-  const double total_us = asked.units_per_sample * (std::accumulate(t.candidate_us.begin(), t.candidate_us.end(), 0.0) +
-                                                    std::accumulate(t.incumbent_us.begin(), t.incumbent_us.end(), 0.0));
-  // Device clocks and ours may run apart by a little; honest samples are a part of the wait only.
-  constexpr double kClocksApart = 1.01;
-  if (total_us > kClocksApart * static_cast<double>(asked.waited.count()))
-    return lie("longer-than-the-wait", "samples of " + std::to_string(total_us) + " us came within " + std::to_string(asked.waited.count()) + " us");
+  AMK_CHECK(within_the_wait(asked.units_per_sample * (std::accumulate(t.candidate_us.begin(), t.candidate_us.end(), 0.0) +
+                                                      std::accumulate(t.incumbent_us.begin(), t.incumbent_us.end(), 0.0)),
+                            asked.waited));
   return t;
 }
 

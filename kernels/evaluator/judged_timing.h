@@ -3,7 +3,10 @@
 #pragma once
 
 #include <chrono>
+#include <string>
+#include <vector>
 
+#include "core/base/json_fwd.h"
 #include "kernels/evaluator/clock.h"
 
 namespace amk {
@@ -26,6 +29,11 @@ struct TimingAsked {
 //   "summary-contradicts-samples"  the reply's own median, ratio, interval or decision is not that of its samples
 //   "longer-than-the-wait"         the samples together lasted longer than the judge waited for them
 Result<Timing> judged_timing(const Json& reply, const TimingAsked& asked, double margin = TimingOptions().margin);
+
+// The same of parts of it, for replies of other forms (pace.h): a list of samples, their sum, and how a lie is told.
+Result<std::vector<double>> judged_samples(const Json& reply, const char* key);
+Status within_the_wait(double total_us, std::chrono::microseconds waited);
+tl::unexpected<Error> timing_lie(const char* name, const std::string& what);
 
 // How a verdict calls such a timing.
 inline constexpr const char* kImplausibleTiming = "implausible-timing";

@@ -7,17 +7,16 @@
 #include <thread>
 
 #include "core/base/json.h"
+#include "core/base/stats.h"
 #include "core/base/unexpected.h"
 #include "core/target/cost_model.h"
 #include "kernels/evaluator/gpu_lock.h"
+#include "kernels/evaluator/pace.h"
 #include "kernels/timed_verdict.h"
 
 namespace amk {
 namespace {
 
-// A step so many times slower than the incumbent's, and by so much, is not checked to the end: hundreds of positions, twice, of a config that cannot
-// be kept would cost more than all that come after it. By the host's clock, which sees a launch some tens of microseconds late.
-constexpr double kHopeless = 4, kClearlySlower_us = 2000;
 constexpr std::size_t kMostRemembered = 10'000;
 
 // Whether a reply about time is of the programs that were asked for.
@@ -212,37 +211,67 @@ Result<bool> GpuJudge::prepare(Turn& turn, const Progress& progress) {
   return true;
 }
 
-Result<bool> GpuJudge::check(Turn& turn, const IncumbentNow& against, const Progress& progress) {
-  Verdict& verdict = turn.verdict;
+Result<std::optional<Message>> GpuJudge::run_check(Turn& turn, double patience_us, const Progress& progress) {
+  const Verdict& verdict = turn.verdict;
   Json request = turn.asks.check;
   request["op"] = "check";
   request["config"] = verdict.config;
-  double best_us = 0;
-  if (turn.alone == nullptr) {
-    AMK_TRY(best, against());
-    if (best) best_us = known_us(turn.workload, turn.workload.schedule_id(*best));
-  }
-  const double patience_us = best_us > 0 ? std::max(kHopeless * best_us, best_us + kClearlySlower_us) : 0.0;
   if (patience_us > 0) request["patience_us"] = patience_us;
   if (options_.next_fault) request["fault"] = options_.next_fault();
-  const auto checked = call(std::move(request), options_.check_limit, progress);
+  auto checked = call(std::move(request), options_.check_limit, progress);
   if (!checked) {
     AMK_CHECK(blame(turn, checked.error(), progress));
-    return false;
+    return std::optional<Message>();
   }
-  const Json& said = checked->body;
-  if (const std::string id = said.value("schedule_id", ""); id != verdict.schedule_id) {
+  if (const std::string id = checked->body.value("schedule_id", ""); id != verdict.schedule_id) {
     link_.restart();
     return fail(ErrorKind::Corrupt, "the GPU worker answered for schedule " + id + " when asked for " + verdict.schedule_id,
                 {{"lie", "other-schedule"}});
   }
-  if (const double us = said.value("gave_up_us", 0.0); patience_us > 0 && us > patience_us) {
-    verdict.status = VerdictStatus::Timeout;
-    verdict.correct = false;
-    append_note(verdict,
-                "Given up before its outputs were checked: a step takes " + whole_us(us) + " us, the incumbent's " + whole_us(best_us) + " us.");
+  return std::optional<Message>(std::move(*checked));
+}
+
+Result<bool> GpuJudge::worth_a_check(Turn& turn, const Json& incumbent, const Progress& progress) {
+  Verdict& verdict = turn.verdict;
+  const auto asked_at = std::chrono::steady_clock::now();
+  const auto reply = call({{"op", "pace"}, {"config", verdict.config}, {"incumbent", incumbent}}, options_.time_limit, progress);
+  if (!reply) {
+    AMK_CHECK(blame(turn, reply.error(), progress));
     return false;
   }
+  const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - asked_at);
+  const Status these = of_these_programs(reply->body, verdict.schedule_id, turn.workload.schedule_id(incumbent));
+  auto pace = these ? judged_pace(reply->body, waited) : Result<Pace>(tl::unexpected<Error>(these.error()));
+  if (!pace) {
+    link_.restart();
+    return tl::unexpected<Error>(std::move(pace).error());
+  }
+  if (!hopeless(*pace)) return true;
+  verdict.status = VerdictStatus::Timeout;
+  verdict.correct = false;
+  append_note(verdict, "Given up before its outputs were checked: a step takes " + whole_us(median(pace->candidate_us)) + " us, the incumbent's " +
+                           whole_us(median(pace->incumbent_us)) + " us in the same moment.");
+  return false;
+}
+
+Result<bool> GpuJudge::check(Turn& turn, const IncumbentNow& against, const Progress& progress) {
+  Verdict& verdict = turn.verdict;
+  std::optional<Json> incumbent;  // other than the candidate itself
+  if (turn.alone == nullptr) {
+    AMK_TRY(best, against());
+    if (best && turn.workload.schedule_id(*best) != verdict.schedule_id) incumbent = std::move(best);
+  }
+  const double best_us = incumbent ? known_us(turn.workload, turn.workload.schedule_id(*incumbent)) : 0.0;
+  const double patience_us = incumbent ? std::max(kHopeless * best_us, best_us + kClearlySlower_us) : 0.0;
+  AMK_TRY(checked, run_check(turn, patience_us, progress));
+  if (checked && patience_us > 0 && checked->body.value("gave_up_us", 0.0) > patience_us) {
+    AMK_TRY(worth, worth_a_check(turn, *incumbent, progress));
+    if (!worth) return false;
+    AMK_TRY(whole, run_check(turn, 0, progress));
+    checked = std::move(whole);
+  }
+  if (!checked) return false;
+  const Json& said = checked->body;
   std::vector<float> outputs(checked->payload.size() / sizeof(float));
   std::memcpy(outputs.data(), checked->payload.data(), outputs.size() * sizeof(float));
   AMK_TRY(answer, turn.asks.compare(outputs, said));

@@ -67,6 +67,10 @@ class GpuJudge final : public DeviceJudge {
   // Each returns whether the turn goes on: false, the verdict is final.
   Result<bool> prepare(Turn& turn, const Progress& progress);  // builds, and finds what is right meanwhile; no GPU
   Result<bool> check(Turn& turn, const IncumbentNow& against, const Progress& progress);
+  // The worker's answer to a check; empty: the candidate did it harm, the verdict is final. `patience_us`: 0 is unlimited.
+  Result<std::optional<Message>> run_check(Turn& turn, double patience_us, const Progress& progress);
+  // Whether a candidate that was slow when its check began is worth one, by its pace beside the incumbent's now.
+  Result<bool> worth_a_check(Turn& turn, const Json& incumbent, const Progress& progress);
   Result<bool> time(Turn& turn, const IncumbentNow& against, const Progress& progress);
   // What a workload's first candidate on this GPU would wait for, while it is built: the oracle's run, the model on the GPU. Ends with them; what
   // fails there is tried again, and reported, where it is needed.
@@ -78,7 +82,8 @@ class GpuJudge final : public DeviceJudge {
   Result<BuiltCandidate> build(const MegakernelWorkload& workload, const Json& canonical, const PlanOptions& options,
                                const Progress& progress) const;  // both
   Result<Message> call(Json request, std::chrono::milliseconds limit, const Progress& progress);
-  double known_us(const Workload& workload, const std::string& schedule_id) const;  // as last measured here; 0: not
+  // As last measured here; 0: not. Of another moment: it says when to look, and decides nothing.
+  double known_us(const Workload& workload, const std::string& schedule_id) const;
   void remember_us(const Workload& workload, const std::string& schedule_id, double us);
   Result<bool> on_gpu(Turn& turn, const IncumbentNow& against, const Progress& progress);  // open, check, time
   Status blame(Turn& turn, const Error& error, const Progress& progress);

@@ -38,10 +38,11 @@ Result<Message> GpuService::handle(const Message& request) try {
   if (op == "open") return open(body);
   if (model_ == nullptr) return fail(ErrorKind::InvalidArgument, "no model is open in this worker");
   if (op == "check") return check(body);
+  if (op == "pace") return pace(body);
   if (op == "time") return time(body);
   if (op == "decode") return decode(body);
   if (op == "trace") return trace(body);
-  return bad_field("op", op, "open, check, time, decode, trace");
+  return bad_field("op", op, "open, check, pace, time, decode, trace");
 } catch (const Json::exception& e) {
   return fail(ErrorKind::InvalidArgument, std::string("a worker request is malformed: ") + e.what());
 }
@@ -116,10 +117,10 @@ Result<Message> GpuService::check(const Json& body) {
   AMK_TRY(program, program_of(body.at("config")));
   if (faults_) AMK_CHECK(obey_fault(body.value("fault", ""), body.at("config")));
   Patience patience(body.value("patience_us", 0.0));
+  tokens_ = tokens;
   AMK_TRY(first, run_checked(*model_, *program, tokens, positions, 0, &patience));
   if (patience.lost()) return gave_up(*program, patience);
   AMK_TRY(second, run_checked(*model_, *program, tokens, {}));
-  tokens_ = tokens;
   AMK_TRY(after, model_->sequence().read_tokens(0, static_cast<int>(tokens.size()), model_->stream()));
   std::vector<int> next;
   for (const int p : positions) next.push_back(first.next_tokens.at(static_cast<std::size_t>(p)));
@@ -137,7 +138,7 @@ Result<Message> GpuService::check(const Json& body) {
   return reply;
 }
 
-// Too slow to be worth a check: nothing is said of its outputs.
+// Perhaps too slow to be worth a check: nothing is said of its outputs.
 Result<Message> GpuService::gave_up(const DeviceProgram& program, const Patience& patience) {
   Message reply;
   reply.body = {{"gave_up_us", patience.fastest_us()}};
@@ -180,10 +181,10 @@ Result<Message> GpuService::check_batch(const Json& body) {
   AMK_TRY(program, program_of(body.at("config")));
   if (faults_) AMK_CHECK(obey_fault(body.value("fault", ""), body.at("config")));
   Patience patience(body.value("patience_us", 0.0));
+  tokens_ = sequences_[0].tokens;
   AMK_TRY(first, run_checked_batch(*model_, *program, sequences_, &patience));
   if (patience.lost()) return gave_up(*program, patience);
   AMK_TRY(second, run_checked_batch(*model_, *program, sequences_));
-  tokens_ = sequences_[0].tokens;
   Message reply;
   std::vector<int> next;
   std::vector<std::uint64_t> last, seen;
@@ -257,19 +258,34 @@ Result<std::pair<DeviceProgram*, DeviceProgram*>> GpuService::contestants_of(con
   return std::pair{candidate, incumbent};
 }
 
-Message GpuService::time_reply(const ProgramTiming& timing, const DeviceProgram* candidate, const DeviceProgram* incumbent,
-                               std::uint64_t hash) const {
-  // Which program's samples are which is said by the programs that ran.
+// Which program's samples are which is said by the programs that ran.
+void GpuService::name_programs(Json& body, const DeviceProgram* candidate, const DeviceProgram* incumbent) const {
   const auto id_of = [this](const DeviceProgram* program) -> Json {
     for (const Loaded& l : loaded_)
       if (l.program.get() == program) return l.schedule_id;
     return nullptr;
   };
+  body["schedule_id"] = id_of(candidate);
+  body["incumbent_id"] = id_of(incumbent);
+}
+
+Message GpuService::time_reply(const ProgramTiming& timing, const DeviceProgram* candidate, const DeviceProgram* incumbent,
+                               std::uint64_t hash) const {
   Message reply;
   reply.body = timed_reply(timing.timing, timing.wall_ratio, timing.other_processes);
-  reply.body["schedule_id"] = id_of(candidate);
-  reply.body["incumbent_id"] = id_of(incumbent);
+  name_programs(reply.body, candidate, incumbent);
   reply.body["last_hash"] = hash;
+  return reply;
+}
+
+Result<Message> GpuService::pace(const Json& body) {
+  AMK_TRY(programs, contestants_of(body));
+  if (programs.second == nullptr) return bad_field("incumbent", body.value("incumbent", Json(nullptr)), "another config than the candidate's");
+  if (tokens_.empty()) return fail(ErrorKind::InvalidArgument, "a candidate's pace is taken after its check");
+  AMK_TRY(pace, pace_programs(*model_, *programs.first, *programs.second, static_cast<int>(tokens_.size())));
+  Message reply;
+  reply.body = to_json(pace);
+  name_programs(reply.body, programs.first, programs.second);
   return reply;
 }
 

@@ -4,6 +4,7 @@
 //   {"op":"check", "config", "sequences": [{"tokens", "positions", "delay"}]}       a batch: sequence s begins `delay` steps late, so that positions
 //   differ; also each alone, by the program of one sequence -> payload: logits [sequences][positions][vocab]
 //   "patience_us"?: when each of the first launches takes longer a step, the reply is {"gave_up_us", …} and no logits
+//   {"op":"pace", "config", "incumbent"}                   after such a reply: both in turn, a launch a sample (pace.h)
 //   several steps a launch: besides, as many as two launches and one step with tokens that the device feeds back against the same as a given text
 //   {"op":"check", "config", "instruction", "draws": [{"position", "seed"}]}   that kind alone, each draw twice -> payload: outputs [draws][…]
 //   {"op":"time", "config", "incumbent"?, "first", "tokens_per_sample", "flush"}     after a check with the same tokens; with
@@ -34,6 +35,7 @@ class GpuService final : public DeviceService {
  private:
   Result<Message> open(const Json& body);
   Result<Message> check(const Json& body);
+  Result<Message> pace(const Json& body);
   Result<Message> time(const Json& body);
   Result<Message> decode(const Json& body);
   Result<Message> trace(const Json& body);
@@ -48,6 +50,7 @@ class GpuService final : public DeviceService {
   Result<DeviceProgram*> program_of(const Json& config, const std::string& instruction = {});  // the last two stay loaded
   // Both programs of a "time" request.
   Result<std::pair<DeviceProgram*, DeviceProgram*>> contestants_of(const Json& body);
+  void name_programs(Json& body, const DeviceProgram* candidate, const DeviceProgram* incumbent) const;
   Message time_reply(const ProgramTiming& timing, const DeviceProgram* candidate, const DeviceProgram* incumbent, std::uint64_t hash) const;
   // What a check says of the GPU's state and of the program, besides its outputs.
   Status add_state(const DeviceProgram& program, Json& body);

@@ -93,4 +93,15 @@ Result<ProgramTiming> time_programs(GpuModel& model, DeviceProgram& candidate, D
   return out;
 }
 
+Result<Pace> pace_programs(GpuModel& model, DeviceProgram& candidate, DeviceProgram& incumbent, int tokens) {
+  const auto of_a_launch = [&](DeviceProgram& program) {
+    TimedSpan span;
+    span.tokens = std::min(program.plan().steps, tokens);
+    return ProgramContestant::create(model, program, span, nullptr);
+  };
+  AMK_TRY(a, of_a_launch(candidate));
+  AMK_TRY(b, of_a_launch(incumbent));
+  return take_pace(a, b);
+}
+
 }  // namespace amk

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/evaluator/clock.h"
+#include "kernels/evaluator/pace.h"
 #include "kernels/megakernel/gpu_model.h"
 
 namespace amk {
@@ -28,5 +29,9 @@ struct ProgramTiming {
 // are left in the sequence. The caller holds the GPU's lock.
 Result<ProgramTiming> time_programs(GpuModel& model, DeviceProgram& candidate, DeviceProgram* incumbent, const TimedSpan& span, int most_ms,
                                     const std::function<Status()>& before_last = {});
+
+// Both in turn from position 0 on, a launch a sample of at most `tokens` steps (the tokens must be set), as short as can be: a hopeless candidate is
+// not run for longer than it takes to see that. The caller holds the GPU's lock.
+Result<Pace> pace_programs(GpuModel& model, DeviceProgram& candidate, DeviceProgram& incumbent, int tokens);
 
 }  // namespace amk

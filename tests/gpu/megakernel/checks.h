@@ -50,6 +50,7 @@ Result<ScheduleConfig> config_of(const std::string& text);
 Json json_of(const std::string& text);
 
 void test_judge(const Bench& bench, Checks& checks);                // verdicts of good, rejected and hanging candidates through a worker process
+void test_judge_crowded(const Bench& bench, Checks& checks);        // slow and good candidates, alone on the card and beside other programs
 void test_fixtures(const Bench& bench, Checks& checks);             // every checkpoint against the gate, and greedy ids against the oracle's
 void test_slices(const Bench& bench, Checks& checks);               // gemv_path "slices"
 void test_attention_o(const Bench& bench, Checks& checks);          // attention and o_proj in one instruction

@@ -1,6 +1,7 @@
 // Verdicts of good, rejected and faulty candidates through a worker process.
 #include "core/base/json.h"
 #include "tests/gpu/megakernel/checks.h"
+#include "tests/gpu/megakernel/crowd.h"
 
 namespace amk::gpu_test {
 
@@ -43,6 +44,63 @@ void test_judge(const Bench& bench, Checks& checks) {
     const auto next = judge->judge(**workload, good, std::nullopt, {});
     checks.check(next && next->status == VerdictStatus::Ok, std::string("the candidate after a ") + fault + " is unharmed");
   }
+}
+
+namespace {
+
+// Everything on one multiprocessor, by few threads that load without a ring: tens of milliseconds where the default takes half of one.
+Json on_one_multiprocessor(const MegakernelWorkload& workload) {
+  Json config = json_of(R"({"threads_per_block":128,"smem_bytes_per_block":0,"tiling":{"gemv":{"N_tile":512}},
+                            "kernel_knobs":{"gemv_path":"fma","weight_layout":"row"}})");
+  const ModelSpec& spec = workload.model().spec;
+  Json& placed = config["sm_assignment"];
+  const auto place = [&placed](const std::string& instruction, int rows) {
+    for (int tile = 0; tile < (rows + 511) / 512; ++tile) placed[instruction + "." + std::to_string(tile)] = 0;
+  };
+  for (int l = 0; l < spec.layers; ++l) {
+    const std::string layer = "L" + std::to_string(l) + ".";
+    place(layer + "qkv", (spec.heads + 2 * spec.kv_heads) * spec.head_dim);
+    place(layer + "o_proj", spec.hidden);
+    place(layer + "gate_up", 2 * spec.intermediate);
+    place(layer + "down", spec.hidden);
+  }
+  place("lm_head", spec.vocab);
+  return config;
+}
+
+}  // namespace
+
+void test_judge_crowded(const Bench& bench, Checks& checks) {
+  const auto workload = bench.workload("smollm2-135m");
+  if (!checks.check(workload, "smollm2-135m workload")) return;
+  const auto link = bench.process_link();
+  const auto judge = bench.judge(*link);
+  const auto canonical = [&](const Json& config) { return (*workload)->canonical(config).value_or(Json(nullptr)); };
+  const Json incumbent = (*workload)->default_config(), slow = canonical(on_one_multiprocessor(**workload));
+  const auto good = [&](int depth) { return canonical({{"pipelining_depth", depth}}); };
+  const auto seen = [&](const char* what, const char* where, const Json& config) {
+    auto verdict = judge->judge(**workload, config, incumbent, {});
+    if (!checks.check(verdict, std::string(what) + " is judged " + where)) return Verdict{};
+    std::printf("judge_crowded: %s %s: %s, %.1f us; %s\n", what, where, to_json(*verdict).value("status", "").c_str(),
+                verdict->latency_us.value_or(0), verdict->notes.c_str());
+    return *verdict;
+  };
+  const auto is_given_up = [&](const char* where) {
+    const Verdict v = seen("a hopeless candidate", where, slow);
+    checks.check(v.status == VerdictStatus::Timeout && !v.latency_us && v.notes.find("Given up") != std::string::npos,
+                 std::string("and is given up ") + where + ": " + v.notes);
+  };
+  const auto is_ok = [&](const char* where, int depth) {
+    const Verdict v = seen("a good candidate", where, good(depth));
+    checks.check(v.status == VerdictStatus::Ok && v.correct && v.latency_us && v.versus, std::string("and is ok ") + where + ": " + v.notes);
+  };
+  is_given_up("before anything was timed");
+  is_ok("alone", 2);
+  is_given_up("alone");
+  const auto crowd = Crowd::gather(bench, 6);
+  if (!checks.check(crowd, "six other programs keep the card busy")) return;
+  for (const int depth : {1, 2, 3}) is_ok("beside other programs", depth);  // the incumbent's time is still that of the quiet card at first
+  is_given_up("beside other programs");
 }
 
 }  // namespace amk::gpu_test

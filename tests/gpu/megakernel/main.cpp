@@ -10,6 +10,7 @@
 #include "core/base/parse_json.h"
 #include "core/model/load.h"
 #include "tests/gpu/megakernel/checks.h"
+#include "tests/gpu/megakernel/crowd.h"
 
 namespace amk::gpu_test {
 
@@ -57,12 +58,15 @@ int main(int argc, char** argv) {
   using namespace amk;
   using namespace amk::gpu_test;
   std::string only;
+  bool crowd = false;
   Bench bench;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--worker" && i + 1 < argc) return run_gpu_worker(0, 1, argv[i + 1], true);
     if (argument == "--quick") {
       bench.quick = true;
+    } else if (argument == "--crowd") {
+      crowd = true;  // one process of Crowd
     } else if (argument == "--only" && i + 1 < argc) {
       only = argv[++i];
     } else {
@@ -82,6 +86,7 @@ int main(int argc, char** argv) {
   const char* fixtures = std::getenv("AMK_FIXTURES");
   bench.fixtures = fixtures != nullptr ? std::filesystem::path(fixtures) : std::filesystem::path(AMK_SOURCE_DIR) / "tests/fixtures/hf";
   bench.self = std::filesystem::read_symlink("/proc/self/exe").string();
+  if (crowd) return run_in_crowd(bench);
   Checks checks;
   struct Test {
     const char* name;
@@ -102,6 +107,7 @@ int main(int argc, char** argv) {
                         {"wrong_slices", test_wrong_slices},
                         {"wrong_attention_o", test_wrong_attention_o},
                         {"judge", test_judge},
+                        {"judge_crowded", test_judge_crowded},
                         {"instruction", test_instruction},
                         {"long", test_long},
                         {"longest", test_longest, true},

@@ -26,9 +26,22 @@ struct Played final : TuneDevice {
     ++opened;
     return opening;
   }
-  Result<Trial> run(const Plan& plan) override {
+  // What it answers is a time on a quiet card; `crowd` is how many times as long everything takes from now on.
+  double crowd = 1;
+  std::vector<double> quiet_us;
+  std::vector<Config> best;  // that each was timed in turn with, from the first that was
+  Result<Trial> run(const Plan& plan, const Plan* beside) override {
     ran.push_back(plan);
-    return answer(plan, static_cast<int>(ran.size()) - 1);
+    auto trial = answer(plan, static_cast<int>(ran.size()) - 1);
+    quiet_us.push_back(trial ? trial->us : 0);
+    if (!trial || !trial->correct) return trial;
+    if (beside != nullptr) {
+      best.push_back(beside->config);
+      for (std::size_t i = 0; i + 1 < ran.size(); ++i)
+        if (ran[i].config == beside->config) trial->speedup = quiet_us[i] / trial->us;
+    }
+    trial->us *= crowd;
+    return trial;
   }
   void close() override { ++closed; }
 };
@@ -98,6 +111,23 @@ TEST_CASE("a miss is tuned once: the fastest correct candidate serves its bucket
   const auto found = next.choose(kProblem, dense_storage(canonical(kProblem)), gpu(), table, {});
   REQUIRE(found);
   CHECK(found->exact);
+}
+
+TEST_CASE("a card that becomes slow, or quiet, between two candidates decides nothing: each is timed in turn with the best so far") {
+  for (const double crowd : {10.0, 0.1}) {
+    CAPTURE(crowd);
+    Tuned t(of(4));
+    t.device->answer = [&](const Plan&, int i) {
+      constexpr double kUs[] = {20, 10, 15, 12};
+      if (i == (crowd > 1 ? 1 : 2)) t.device->crowd = crowd;
+      return Trial{true, kUs[i], {}};
+    };
+    const auto choice = t.choose(kProblem);
+    REQUIRE_MESSAGE(choice, choice.error().message);
+    REQUIRE(t.device->ran.size() == 4);
+    CHECK(choice->plan.config == t.device->ran[1].config);
+    CHECK(t.device->best == std::vector<Config>{t.device->ran[0].config, t.device->ran[1].config, t.device->ran[1].config});
+  }
 }
 
 TEST_CASE("wrong and unbuildable candidates never win, and are counted") {

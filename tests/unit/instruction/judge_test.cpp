@@ -1,13 +1,12 @@
 // Verdicts of "MODEL#op": on the CPU, and on a GPU whose worker is played, also by wrong kernels.
 #include <cmath>
 #include <cstring>
-#include <thread>
 
 #include "core/base/random.h"
 #include "core/program/lower_instruction.h"
-#include "kernels/evaluator/clock.h"
 #include "kernels/megakernel/gpu_judge.h"
 #include "tests/support/needs.h"
+#include "tests/support/played_worker.h"
 #include "tests/support/temp_folder.h"
 #include "tests/unit/family/opened.h"
 
@@ -103,74 +102,36 @@ TEST_CASE("every point of the space means one config, and its constraints are th
 namespace {
 
 // Computes with the reference VM in the GPU's formats; tests change what it says.
-struct PlayedWorker final : WorkerLink {
+struct VmWorker final : PlayedWorker {
   std::shared_ptr<const Weights> weights;
-  std::string uuid;
   std::size_t one = 0;  // outputs of a draw
   std::function<void(std::vector<float>&, Json&)> on_check = [](std::vector<float>&, Json&) {};
-  std::function<void(Json&)> on_time = [](Json&) {};
-  int restarts = 0;
   std::vector<std::vector<int>> positions;
 
-  Result<Message> call(const Json& request, std::chrono::milliseconds, const std::function<bool()>&) override {
-    const std::string op = request.at("op");
+  Message check(const Json& request) override {
+    const ScheduleConfig config = parse_schedule_config(request.at("config")).value();
+    LoweringTarget target;
+    target.sm_count = 4;
+    target.smem_optin_bytes = 227 << 10;
+    target.max_seq = 512;
+    const NumericFormat format = gpu_format(weights->spec().dtype);
+    const auto program = lower_instruction(weights->spec(), request.at("instruction").get<std::string>(), config, target, format).value();
+    auto vm = ReferenceVm::create(program, weights).value();
+    std::vector<float> out;
+    positions.emplace_back();
+    for (const Json& d : request.at("draws")) {
+      const auto values = run_on_vm(vm, program, {d.at("position"), d.at("seed")}, format).value();
+      one = values.size();
+      out.insert(out.end(), values.begin(), values.end());
+      positions.back().push_back(d.at("position"));
+    }
     Message reply;
-    if (op == "open") reply.body = {{"uuid", uuid}};
-    if (op == "probe") reply.body = {{"healthy", true}};
-    const auto id_of = [](const Json& c) { return c.is_null() ? Json(nullptr) : Json(schedule_id(parse_schedule_config(c).value())); };
-    if (op == "check") {
-      const ScheduleConfig config = parse_schedule_config(request.at("config")).value();
-      LoweringTarget target;
-      target.sm_count = 4;
-      target.smem_optin_bytes = 227 << 10;
-      target.max_seq = 512;
-      const NumericFormat format = gpu_format(weights->spec().dtype);
-      const auto program = lower_instruction(weights->spec(), request.at("instruction").get<std::string>(), config, target, format).value();
-      auto vm = ReferenceVm::create(program, weights).value();
-      std::vector<float> out;
-      positions.emplace_back();
-      for (const Json& d : request.at("draws")) {
-        const auto values = run_on_vm(vm, program, {d.at("position"), d.at("seed")}, format).value();
-        one = values.size();
-        out.insert(out.end(), values.begin(), values.end());
-        positions.back().push_back(d.at("position"));
-      }
-      reply.body = {{"schedule_id", id_of(request.at("config"))},
-                    {"repeatable", true},
-                    {"last_hash", 77},
-                    {"unwritten", 0},
-                    {"not_finite", 0},
-                    {"damaged_guards", 0},
-                    {"inputs_unchanged", true},
-                    {"partials_agree", true},
-                    {"program", {{"registers", 168}}}};
-      on_check(out, reply.body);
-      reply.payload.assign(reinterpret_cast<const char*>(out.data()), out.size() * sizeof(float));
-    }
-    if (op == "time") {
-      CHECK(request.contains("instruction"));
-      Timing t;
-      t.candidate_us.assign(20, 50.0);
-      t.latency_us = 50;
-      t.rounds = 10;
-      if (!request.at("incumbent").is_null()) {
-        t.incumbent_us.assign(20, 60.0);
-        t.incumbent_latency_us = 60;
-        t.versus = paired_ratio(t.incumbent_us, t.candidate_us);
-        t.decision = Comparison::Faster;
-      }
-      reply.body = {{"schedule_id", id_of(request.at("config"))},
-                    {"incumbent_id", id_of(request.at("incumbent"))},
-                    {"timing", to_json(t)},
-                    {"last_hash", 77},
-                    {"other_processes", 0},
-                    {"wall_ratio", 1.01}};
-      std::this_thread::sleep_for(std::chrono::microseconds(2500));
-      on_time(reply.body);
-    }
+    reply.body = honest_facts(request);
+    reply.body["partials_agree"] = true;
+    on_check(out, reply.body);
+    reply.payload.assign(reinterpret_cast<const char*>(out.data()), out.size() * sizeof(float));
     return reply;
   }
-  void restart() override { ++restarts; }
 };
 
 // A kernel is built once for all kinds: so it is here, for all courts.
@@ -185,18 +146,8 @@ struct Court {
     const auto& mine = dynamic_cast<const InstructionWorkload&>(*workload);
     worker.weights = load_weights(mine.model().model()).value();
     worker.uuid = "GPU-played-" + folder.path.filename().string();
-    device.uuid = worker.uuid;
-    device.sm_major = 9;
-    device.sm_count = workload->target().sm_count;
-    device.smem_optin_bytes = workload->target().smem_optin_bytes;
-    device.max_threads_per_block = 1024;
-    device.l2_bytes = workload->target().l2_bytes;
-    device.cooperative_launch = true;
-    DeviceJudgeOptions options;
-    options.config_dir = std::filesystem::path(AMK_SOURCE_DIR) / "config";
-    options.cache_folder = kernels().path;
-    options.lock_folder = folder.path;
-    judge.emplace(device, options, worker);
+    device = played_device(workload->target(), worker.uuid);
+    judge.emplace(device, played_options(kernels().path, folder.path), worker);
   }
   Verdict verdict(const std::optional<Json>& incumbent = std::nullopt) {
     auto v = judge->judge(*workload, workload->default_config(), incumbent, {});
@@ -205,7 +156,7 @@ struct Court {
   }
   TempFolder folder;
   std::shared_ptr<const Workload> workload;
-  PlayedWorker worker;
+  VmWorker worker;
   GpuDevice device;
   std::optional<GpuJudge> judge;
 };
@@ -227,6 +178,8 @@ TEST_CASE("a GPU's honest answer of every kind passes and is timed against the i
     CHECK(v.versus->decision == Decision::Faster);
     CHECK(v.workload == "toy-2L#" + std::string(op));
     CHECK(court.worker.positions.front().back() == kInstructionPosition);
+    CHECK(court.worker.last_time.at("instruction") == op);
+    CHECK(court.worker.patience_us == 0);  // of an instruction everything is checked
   }
 }
 
