@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/json.h"
+#include "core/base/number_text.h"
 #include "kernels/evaluator/nvml.h"
 
 namespace amk {
@@ -54,7 +55,7 @@ void fill_timed(Verdict& verdict, const Timing& t, const TimedFloor& floor, cons
     append_note(verdict, "Timed while the card throttled (" + throttle_text(unfair) + ").");
   if (t.latency_us < floor.bound_us) {
     verdict.withheld = "below-floor";
-    append_note(verdict, "Measured below the physical floor of " + std::to_string(floor.bound_us) + " us: withheld.");
+    append_note(verdict, "Measured below the physical floor of " + with_digits(floor.bound_us, 6) + " us: withheld.");
     return;
   }
   verdict.latency_us = t.latency_us;

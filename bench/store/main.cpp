@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "bench/store/fill.h"
+#include "core/base/number_text.h"
 #include "orchestrator/results/results.h"
 
 using namespace amk;
@@ -27,7 +28,7 @@ double cpu_s() {
 }
 
 void print(const std::string& metric, double value, const char* unit) {
-  std::printf("{\"bench\":\"store\",\"metric\":\"%s\",\"value\":%.6g,\"unit\":\"%s\"}\n", metric.c_str(), value, unit);
+  std::printf("{\"bench\":\"store\",\"metric\":\"%s\",\"value\":%s,\"unit\":\"%s\"}\n", metric.c_str(), with_digits(value, 6).c_str(), unit);
   std::fflush(stdout);
 }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/base/json.h"
+#include "core/base/number_text.h"
 
 namespace amk {
 namespace {
@@ -64,7 +65,7 @@ Result<std::vector<double>> judged_samples(const Json& reply, const char* key) {
   for (const Json& value : *at) {
     if (!value.is_number()) return timing_lie("impossible-sample", std::string(key) + " holds " + value.dump().substr(0, 40));
     const double us = value.get<double>();
-    if (!std::isfinite(us) || us <= 0) return timing_lie("impossible-sample", std::string(key) + " holds " + std::to_string(us) + " us");
+    if (!std::isfinite(us) || us <= 0) return timing_lie("impossible-sample", std::string(key) + " holds " + with_digits(us, 9) + " us");
     samples.push_back(us);
   }
   return samples;
@@ -74,7 +75,7 @@ Status within_the_wait(double total_us, std::chrono::microseconds waited) {
   // Device clocks and ours may run apart by a little; honest samples are a part of the wait only.
   constexpr double kClocksApart = 1.01;
   if (total_us <= kClocksApart * static_cast<double>(waited.count())) return {};
-  return timing_lie("longer-than-the-wait", "samples of " + std::to_string(total_us) + " us came within " + std::to_string(waited.count()) + " us");
+  return timing_lie("longer-than-the-wait", "samples of " + with_digits(total_us, 9) + " us came within " + std::to_string(waited.count()) + " us");
 }
 
 Result<Timing> judged_timing(const Json& reply, const TimingAsked& asked, double margin) {

@@ -1,9 +1,8 @@
 #include "kernels/megakernel/device_compile.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
+#include "core/base/number_text.h"
 #include "core/schedule/rules.h"
 #include "embedded/megakernel_sources.h"
 
@@ -58,9 +57,7 @@ CompileRequest compile_request(const PlanInput& in, const DeviceShapes& s, std::
   define("MAX_SEQ", program.max_seq);
   define("SLIDING_WINDOW", spec.sliding_window.value_or(0));
   define("QK_NORM", spec.qk_norm ? 1 : 0);
-  std::array<char, 48> eps{};
-  std::snprintf(eps.data(), eps.size(), "-DAMK_RMS_EPS=%.9ef", spec.rms_eps);
-  r.options.emplace_back(eps.data());
+  r.options.push_back("-DAMK_RMS_EPS=" + scientific(spec.rms_eps, 9) + "f");
   define("CONSUMER_WARPS", s.consumer_warps);
   define("RING_SLOTS", s.slots);
   define("SLOT_BYTES", s.slot_bytes);

@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "core/base/number_text.h"
 #include "core/base/parallel.h"
 #include "core/base/random.h"
 #include "core/base/unexpected.h"
@@ -218,10 +219,10 @@ GpuReference::Outcome GpuReference::compare(std::span<const float> logits, std::
     ++c.positions_checked;
     if (!d.finite) fail_once("a logit is not a number: it was not written, or something unwritten was read," + where);
     if (d.max_abs > c.bound)
-      fail_once("logits are off by " + std::to_string(d.max_abs) + ", more than " + std::to_string(c.bound) + " (native arithmetic with margin)," +
+      fail_once("logits are off by " + with_digits(d.max_abs, 4) + ", more than " + with_digits(c.bound, 4) + " (native arithmetic with margin)," +
                 where);
     if (d.kl > kl_bound)
-      fail_once("the distribution is off by KL " + std::to_string(d.kl) + ", more than " + std::to_string(kl_bound) +
+      fail_once("the distribution is off by KL " + with_digits(d.kl, 4) + ", more than " + with_digits(kl_bound, 4) +
                 " (native arithmetic with margin)," + where);
     const int wanted = seen[i].wanted;
     if (next_tokens[i] == wanted) ++agreeing;

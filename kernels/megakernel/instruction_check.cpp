@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/base/number_text.h"
 #include "core/base/random.h"
 #include "core/program/lower_instruction.h"
 #include "core/reference/forward.h"
@@ -165,9 +166,9 @@ InstructionReference::Outcome InstructionReference::compare(std::span<const floa
       const double most = kMostOver * s.native_max + rounding, usual = kGateMargin * s.native_rms + rounding;
       const std::string where = " in " + s.name + " at position " + std::to_string(draws_[d].position);
       if (!std::isfinite(e.most)) wrong("a value is not a number" + where);
-      if (!(e.most <= most)) wrong("the largest error, " + std::to_string(e.most) + ", exceeds " + std::to_string(most) + where);
+      if (!(e.most <= most)) wrong("the largest error, " + with_digits(e.most, 4) + ", exceeds " + with_digits(most, 4) + where);
       if (!(std::sqrt(e.mean_square) <= usual))
-        wrong("the usual error, " + std::to_string(std::sqrt(e.mean_square)) + ", exceeds " + std::to_string(usual) + where);
+        wrong("the usual error, " + with_digits(std::sqrt(e.mean_square), 4) + ", exceeds " + with_digits(usual, 4) + where);
       c.max_abs_err = std::max(c.max_abs_err, e.most);
       c.bound = std::max(c.bound, most);
       sum += e.mean * static_cast<double>(s.count);

@@ -1,10 +1,10 @@
 #include "kernels/megakernel/trace_report.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 
 #include "core/base/json.h"
+#include "core/base/number_text.h"
 #include "core/base/stats.h"
 
 namespace amk {
@@ -75,26 +75,37 @@ std::vector<const TaskTrace*> longest_chain(const Program& program, const TokenT
 }
 
 std::string text_of(const Json& s) {
-  char line[200];
   std::string out;
-  const auto add = [&](const char* format, auto... values) {
-    std::snprintf(line, sizeof line, format, values...);
-    out += line;
+  const auto us = [](const Json& value) { return with_decimals(value.get<double>(), 1); };
+  const auto column = [&out](std::size_t width, const std::string& text) {
+    out.append(width > text.size() ? width - text.size() : 0, ' ');
+    out += text;
   };
+  const auto kind_column = [&out](const std::string& text) {
+    constexpr std::size_t kWidth = 18;
+    out += text;
+    out.append(kWidth > text.size() ? kWidth - text.size() : 0, ' ');
+  };
+  constexpr const char* kParts[] = {"wait_dependency", "wait_weights", "compute", "publish"};
   const Json& mean = s["per_sm_us"];
-  add("one token: %.1f us; an SM's mean: %.1f waiting for dependencies, %.1f for weights, %.1f computing, %.1f idle; publishing beside it %.1f\n",
-      s["span_us"].get<double>(), mean["wait_dependency"].get<double>(), mean["wait_weights"].get<double>(), mean["compute"].get<double>(),
-      mean["idle"].get<double>(), mean["publish"].get<double>());
-  add("%-18s %7s %12s %12s %12s %12s   us a token, mean over SMs\n", "kind", "tasks", "dependency", "weights", "compute", "publish");
+  out += "one token: " + us(s["span_us"]) + " us; an SM's mean: " + us(mean["wait_dependency"]) + " waiting for dependencies, " +
+         us(mean["wait_weights"]) + " for weights, " + us(mean["compute"]) + " computing, " + us(mean["idle"]) + " idle; publishing beside it " +
+         us(mean["publish"]) + "\n";
+  kind_column("kind");
+  column(8, "tasks");
+  for (const char* title : {"dependency", "weights", "compute", "publish"}) column(13, title);
+  out += "   us a token, mean over SMs\n";
   for (const Json& k : s["by_kind"]) {
-    add("%-18s %7lld %12.2f %12.2f %12.2f %12.2f\n", k["kind"].get<std::string>().c_str(), static_cast<long long>(k["tasks"].get<std::int64_t>()),
-        k["wait_dependency"].get<double>(), k["wait_weights"].get<double>(), k["compute"].get<double>(), k["publish"].get<double>());
+    kind_column(k["kind"].get<std::string>());
+    column(8, std::to_string(k["tasks"].get<std::int64_t>()));
+    for (const char* part : kParts) column(13, with_decimals(k[part].get<double>(), 2));
+    out += "\n";
   }
   out += "slowest SMs (busy us):";
-  for (const Json& sm : s["slowest_sms"]) add(" %d (%.1f)", sm["sm"].get<int>(), sm["busy_us"].get<double>());
+  for (const Json& sm : s["slowest_sms"]) out += " " + std::to_string(sm["sm"].get<int>()) + " (" + us(sm["busy_us"]) + ")";
   const Json& chain = s["longest_chain"];
-  add("\nlongest chain: %d tasks;", chain["tasks"].get<int>());
-  for (const auto& [kind, value] : chain["by_kind"].items()) add(" %s %.1f us", kind.c_str(), value.get<double>());
+  out += "\nlongest chain: " + std::to_string(chain["tasks"].get<int>()) + " tasks;";
+  for (const auto& [kind, value] : chain["by_kind"].items()) out += " " + kind + " " + us(value) + " us";
   out += "\n";
   return out;
 }

@@ -1,9 +1,9 @@
 // report(): a campaign for people (markdown) and for programs (JSON), from the same rows.
 #include <algorithm>
-#include <cstdio>
 #include <functional>
 #include <utility>
 
+#include "core/base/number_text.h"
 #include "core/base/parse_json.h"
 #include "core/base/text.h"
 #include "orchestrator/campaign/campaign.h"
@@ -119,12 +119,7 @@ Result<Json> report_json(sql::Connection& c, CampaignId id, std::int64_t uncharg
 
 // --- markdown
 
-std::string number(const Json& value, const char* format = "%.3f") {
-  if (!value.is_number()) return "–";
-  char text[64];
-  std::snprintf(text, sizeof text, format, value.get<double>());
-  return text;
-}
+std::string number(const Json& value, int decimals = 3) { return value.is_number() ? with_decimals(value.get<double>(), decimals) : "–"; }
 
 // Text of others inside a table cell or a line: no new cells, lines, links, entities or HTML of its own making, nothing that a terminal obeys.
 std::string cell(const Json& value) {
@@ -155,7 +150,7 @@ void markdown_of_history(const Json& h, const std::string& campaign, const std::
     line("| knob | explains | experiments | confidence |");
     line("| --- | --- | --- | --- |");
     for (const Json& k : h["knob_importance"])
-      line("| " + cell(k["knob"]) + " | " + number(k["explains"], "%.2f") + " | " + k["observations"].dump() + " | " + cell(k["confidence"]) + " |");
+      line("| " + cell(k["knob"]) + " | " + number(k["explains"], 2) + " | " + k["observations"].dump() + " | " + cell(k["confidence"]) + " |");
     plot("knobs", "Knob importance");
   }
   if (!h["time_by_phase_s"].empty()) {
@@ -164,7 +159,7 @@ void markdown_of_history(const Json& h, const std::string& campaign, const std::
     line("");
     line("| phase | seconds |");
     line("| --- | --- |");
-    for (const auto& [phase, s] : h["time_by_phase_s"].items()) line("| " + cell(phase) + " | " + number(s, "%.1f") + " |");
+    for (const auto& [phase, s] : h["time_by_phase_s"].items()) line("| " + cell(phase) + " | " + number(s, 1) + " |");
     plot("phases", "Time per phase");
   }
   if (!h["hypotheses"].empty()) {
@@ -185,7 +180,7 @@ std::string markdown_of(const Json& r) {
   line("# " + cell(r["workload"]) + " on " + cell(r["gpu"]) + " (" + cell(r["device_kind"]) + ", " + cell(r["regime"]) + ")");
   line("");
   line("Campaign " + cell(r["campaign"]) + ": " + cell(r["state"]) + (r["done_reason"].is_string() ? " (" + cell(r["done_reason"]) + ")" : "") +
-       ". " + number(r["time_spent_s"], "%.1f") + " s spent.");
+       ". " + number(r["time_spent_s"], 1) + " s spent.");
   line("");
   if (r["best"].is_null()) {
     line("No candidate has been correct yet.");
@@ -195,7 +190,7 @@ std::string markdown_of(const Json& r) {
     for (const char* which : {"baseline", "best"}) {
       const Json& p = r[which];
       line("| " + std::string(which) + " | " + cell(p["schedule_id"]) + " | " + number(p["latency_us"]) + " | " + cell(p["latency_kind"]) + " | " +
-           number(p["pct_of_roofline"], "%.1f") + " | " + cell(p["verdict_id"]) + " |");
+           number(p["pct_of_roofline"], 1) + " | " + cell(p["verdict_id"]) + " |");
     }
     line("");
     line("Speedup over this tool's own baseline: " + number(r["speedup_over_own_baseline"]) + "×" +

@@ -1,17 +1,13 @@
-#include <cstdio>
 
 #include "core/base/json.h"
+#include "core/base/number_text.h"
 #include "orchestrator/campaign/history.h"
 #include "orchestrator/plots/charts.h"
 
 namespace amk {
 namespace {
 
-std::string microseconds(double us) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.4g µs", us);
-  return text;
-}
+std::string microseconds(double us) { return with_digits(us, 4) + " µs"; }
 
 }  // namespace
 
@@ -47,18 +43,14 @@ std::vector<std::pair<std::string, std::string>> report_plots(const Json& r) {
   std::vector<plots::Bar> knobs, outcomes, phases;
   for (const Json& k : h["knob_importance"]) {
     const double share = k["explains"].get<double>();
-    char note[64];
-    std::snprintf(note, sizeof note, "%.0f%%, %s", share * 100, k["confidence"].get<std::string>().c_str());
-    knobs.push_back({k["knob"].get<std::string>(), share, note});
+    knobs.push_back({k["knob"].get<std::string>(), share, with_decimals(share * 100, 0) + "%, " + k["confidence"].get<std::string>()});
   }
   for (const auto& [outcome, n] : r["counts"].items())
     if (n.is_number()) outcomes.push_back({outcome, n.get<double>(), ""});
   double all_s = 0;
   for (const auto& [phase, s] : h["time_by_phase_s"].items()) all_s += s.get<double>();
   for (const auto& [phase, s] : h["time_by_phase_s"].items()) {
-    char note[64];
-    std::snprintf(note, sizeof note, "%.1f s, %.0f%%", s.get<double>(), 100 * s.get<double>() / all_s);
-    phases.push_back({phase, s.get<double>(), note});
+    phases.push_back({phase, s.get<double>(), with_decimals(s.get<double>(), 1) + " s, " + with_decimals(100 * s.get<double>() / all_s, 0) + "%"});
   }
   out.emplace_back("knobs", plots::bar_chart("Which knobs explain the latency", "share of variance, confidence", knobs));
   out.emplace_back("outcomes", plots::bar_chart("Outcomes", "experiments", outcomes));

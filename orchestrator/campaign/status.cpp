@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include "core/base/hash.h"
+#include "core/base/number_text.h"
 #include "core/base/parse_json.h"
 #include "orchestrator/campaign/campaign.h"
 #include "orchestrator/campaign/json.h"
@@ -114,22 +114,14 @@ Where where_time_goes(const Json& regions) {
 }
 
 std::string explain(const CampaignPolicy& policy, const std::string& reason) {
-  char number[48];
   if (reason == "plateau") return std::to_string(policy.plateau) + " experiments in a row were not kept";
   if (reason == "no-correct-baseline")
     return std::to_string(policy.plateau) + " experiments in a row failed before any was correct: look at their reasons";
-  if (reason == "near-floor") {
-    std::snprintf(number, sizeof number, "%g%%", policy.within_floor * 100);
-    return "the best is within " + std::string(number) + " of the physical floor";
-  }
-  if (reason == "budget") {
-    std::snprintf(number, sizeof number, "%g s", policy.budget_us ? seconds(*policy.budget_us) : 0.0);
-    return "the time budget of " + std::string(number) + " in this campaign is spent";
-  }
-  if (reason == "speedup-target") {
-    std::snprintf(number, sizeof number, "%g", policy.speedup_target.value_or(0));
-    return "the speedup target of " + std::string(number) + " over the own baseline is reached";
-  }
+  if (reason == "near-floor") return "the best is within " + with_digits(policy.within_floor * 100, 6) + "% of the physical floor";
+  if (reason == "budget")
+    return "the time budget of " + with_digits(policy.budget_us ? seconds(*policy.budget_us) : 0.0, 6) + " s in this campaign is spent";
+  if (reason == "speedup-target")
+    return "the speedup target of " + with_digits(policy.speedup_target.value_or(0), 6) + " over the own baseline is reached";
   return reason;
 }
 

@@ -1,8 +1,8 @@
 #include "orchestrator/plots/axis.h"
+#include "core/base/number_text.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 
 namespace amk::plots {
@@ -73,10 +73,6 @@ Axis axis_for(const std::vector<double>& values, bool logarithmic) {
   return {low - kMargin * (high - low), high + kMargin * (high - low), false};
 }
 
-std::string tick_text(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", std::abs(value) < 1e-12 ? 0.0 : value);
-  return text;
-}
+std::string tick_text(double value) { return with_digits(std::abs(value) < 1e-12 ? 0.0 : value, 4); }
 
 }  // namespace amk::plots

@@ -2,8 +2,8 @@
 
 #include <array>
 #include <cmath>
-#include <cstdio>
 
+#include "core/base/number_text.h"
 #include "core/base/text.h"
 
 namespace amk::plots {
@@ -12,11 +12,7 @@ namespace {
 constexpr std::array<std::string_view, kColours> kPalette = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00",
                                                              "#56B4E9", "#7F7F7F", "#8A2BE2", "#6B8E23"};
 
-std::string pixels(double v) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f", std::isfinite(v) ? v : 0.0);
-  return text;
-}
+std::string pixels(double v) { return with_decimals(std::isfinite(v) ? v : 0.0, 2); }
 
 std::string list(const Svg::Pixels& points) {
   std::string out;

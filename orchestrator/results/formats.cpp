@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "core/base/number_text.h"
 #include "core/base/parse_json.h"
 #include "orchestrator/campaign/json.h"
 
@@ -23,12 +24,6 @@ const std::vector<std::string_view>& tsv_columns() {
       "experiment",  "tag",       "loop",        "model",    "gpu",          "regime",     "correctness", "latency_us", "pct_of_roofline",
       "schedule_id", "kernel_id", "description", "campaign", "latency_kind", "verdict_id", "device",      "time"};
   return columns;
-}
-
-std::string shortest(double value) {
-  char text[40];
-  const auto [end, code] = std::to_chars(text, text + sizeof text, value);
-  return code == std::errc() ? std::string(text, end) : std::string();
 }
 
 std::vector<std::string> tsv_fields(const Experiment& e, const CampaignInfo& campaign) {

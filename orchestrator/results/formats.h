@@ -24,6 +24,5 @@ std::string unescape_tsv(std::string_view text);
 // RFC 4180. What a spreadsheet would take for a formula (=, +, -, @, a tab or carriage return first, and no number) has an apostrophe before it.
 std::string csv_line(const std::vector<std::string>& fields);
 std::string corpus_line(const Experiment& experiment, const CampaignInfo& campaign);  // of a kept point
-std::string shortest(double value);                                                   // the fewest digits that read back equal
 
 }  // namespace amk

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -106,7 +107,9 @@ Error wrong_usage(const CLI::App& root, const CLI::ParseError& error) {
     if (begin != std::string::npos && range != std::string::npos && to != std::string::npos && begin < range && range < to) {
       constexpr std::size_t kValue = 8, kRange = 14;
       const std::string low = said.substr(range + kRange, to - range - kRange), high = said.substr(to + 4);
-      const std::string accepted = high.size() < 100 ? low + " to " + high : std::strtod(low.c_str(), nullptr) > 0 ? "more than 0" : "0 or more";
+      double least = 0;
+      std::from_chars(low.data(), low.data() + low.size(), least);
+      const std::string accepted = high.size() < 100 ? low + " to " + high : least > 0 ? "more than 0" : "0 or more";
       return bad_field(name, said.substr(begin + kValue, range - begin - kValue), accepted + ": " + option->get_description()).value();
     }
     // "--diff: 2 required TEXT missing"

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/json.h"
+#include "core/base/number_text.h"
 #include "core/base/text.h"
 
 namespace amk::cli {
@@ -23,11 +24,7 @@ std::size_t width(const std::string& text) {
 std::string scalar(const Json& v) {
   if (v.is_string()) return one_line(v.get_ref<const std::string&>());
   if (v.is_null()) return "-";
-  if (v.is_number_float()) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.6g", v.get<double>());
-    return text;
-  }
+  if (v.is_number_float()) return with_digits(v.get<double>(), 6);
   return one_line(v.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 

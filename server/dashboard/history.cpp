@@ -1,11 +1,12 @@
 #include "server/dashboard/history.h"
 
 #include <cmath>
-#include <cstdio>
+#include <charconv>
 #include <cstdlib>
 #include <limits>
 #include <utility>
 
+#include "core/base/number_text.h"
 #include "orchestrator/campaign/phase_sum.h"
 #include "server/dashboard/downsample.h"
 
@@ -16,9 +17,10 @@ constexpr std::size_t kMostBars = 240, kKnobs = 8, kChoices = 6;
 
 // Six digits: what a plot can show, at a third of the bytes.
 double short_number(double v) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", v);
-  return std::strtod(text, nullptr);
+  const std::string text = with_digits(v, 6);
+  double out = v;  // what is no number stays it
+  std::from_chars(text.data(), text.data() + text.size(), out);
+  return out;
 }
 
 // The config by the names of its search space, as agents know them; by its own names when the workload is not here any more. Nothing for a

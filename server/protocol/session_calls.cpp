@@ -1,6 +1,7 @@
 // Requests that run on the pool: start, watch, finish.
 #include <optional>
 
+#include "core/base/number_text.h"
 #include "core/base/unexpected.h"
 #include "server/protocol/session.h"
 
@@ -101,7 +102,7 @@ void SessionImpl::watch(const std::shared_ptr<Call>& call) {
       const auto alive = weak.lock();
       if (!alive) return;
       alive->fail({RpcCode::InternalError,
-                   "the call did not end within " + std::to_string(deadline_s) + " s and was stopped",
+                   "the call did not end within " + with_digits(deadline_s, 6) + " s and was stopped",
                    {{"kind", to_string(ErrorKind::Timeout)}}});
       alive->request_stop();
     });

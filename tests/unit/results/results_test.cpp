@@ -4,9 +4,11 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/base/number_text.h"
 #include "core/base/random.h"
 #include "orchestrator/results/formats.h"
 #include "orchestrator/store/failpoint.h"
+#include "tests/support/comma_locale.h"
 #include "tests/unit/campaign/fixture.h"
 
 using namespace amk;
@@ -351,6 +353,30 @@ TEST_CASE("text that would break a table is escaped, and comes back") {
   CHECK(page.rows[0]["latency_us"] == 100.0);
   CHECK(page.rows[0]["latency_kind"] == "predicted");
   CHECK(must(other.service->status(other.campaign))["best"].is_null());
+}
+
+TEST_CASE("tables are the same in a locale with a comma, written and read") {
+  const auto written = [] {
+    Lab lab;
+    BeginRequest r;
+    r.config = config(1);
+    r.schedule_id = id_of(r.config);
+    must(lab.service->finish(must(lab.service->begin(lab.campaign, r)), verdict_of(config(1), 1234.5625)));
+    ResultFiles files(*lab.store);
+    must(files.catch_up());
+    Lab other;
+    must(import_results(*other.store, files.tsv_path(), "copy"));
+    ResultsQuery q;
+    q.foreign = true;
+    CHECK(must(Results(*other.store).page(q)).rows.at(0)["latency_us"] == 1234.5625);
+    const std::string line = lines_of(slurp(files.tsv_path()))[1];
+    CHECK(line.find("\t1234.5625\t") != std::string::npos);
+    return line.substr(0, line.find("\tc1\t"));  // behind it are the verdict's id and the time
+  };
+  const std::string plain = written();
+  const CommaLocale comma;
+  if (!comma.there()) MESSAGE("skipped: no locale with a comma");
+  CHECK(written() == plain);
 }
 
 TEST_CASE("exports hold what the query holds") {
