@@ -31,13 +31,7 @@ Result<CampaignInfo> CampaignService::open(const CampaignKey& key, const Campaig
   if (key.gpu.empty() || key.gpu.size() > 256) return bad_field("gpu", key.gpu, "1 to 256 bytes");
   if (key.device_kind != "cpu" && key.device_kind != "cuda") return bad_field("device_kind", key.device_kind, "cpu, cuda");
   if (key.regime.empty() || key.regime.size() > 256) return bad_field("regime", key.regime, "1 to 256 bytes");
-  const auto existing = [&key](sql::Connection& c) -> Result<std::optional<CampaignInfo>> {
-    AMK_TRY(id, rows::find_campaign(c, key));
-    if (!id) return std::nullopt;
-    AMK_TRY(row, rows::load_campaign(c, *id));
-    return std::optional(row.info);
-  };
-  AMK_TRY(found, impl_->store.read<std::optional<CampaignInfo>>(existing));
+  AMK_TRY(found, find(key));
   if (found) return std::move(*found);
   return impl_->store.write<CampaignInfo>("opening a campaign", [key, policy, wall = impl_->wall_us()](sql::Connection& c) -> Result<CampaignInfo> {
     AMK_TRY(id, rows::find_campaign(c, key));  // another thread may have been faster
@@ -47,6 +41,15 @@ Result<CampaignInfo> CampaignService::open(const CampaignKey& key, const Campaig
     }
     AMK_TRY(row, rows::load_campaign(c, *id));
     return row.info;
+  });
+}
+
+Result<std::optional<CampaignInfo>> CampaignService::find(const CampaignKey& key) const {
+  return impl_->store.read<std::optional<CampaignInfo>>([&key](sql::Connection& c) -> Result<std::optional<CampaignInfo>> {
+    AMK_TRY(id, rows::find_campaign(c, key));
+    if (!id) return std::nullopt;
+    AMK_TRY(row, rows::load_campaign(c, *id));
+    return std::optional(row.info);
   });
 }
 

@@ -94,6 +94,7 @@ class CampaignService {
 
   // Finds or creates. An existing campaign keeps its policy; set_policy() changes it.
   Result<CampaignInfo> open(const CampaignKey& key, const CampaignPolicy& policy = {});
+  Result<std::optional<CampaignInfo>> find(const CampaignKey& key) const;  // creates none
   Result<CampaignInfo> info(CampaignId id) const;
   // "c12", or empty for the campaign that changed last. NotFound names what exists.
   Result<CampaignId> resolve(std::string_view text) const;

@@ -16,6 +16,7 @@ struct Service::Impl {
         files(s),
         workloads(options.gpus_dir, j) {}
 
+  static CampaignKey key_of(const Opened& opened);
   Result<CampaignInfo> open_campaign(const Opened& opened, const CampaignPolicy& policy = {});
   // The campaign's best when it is asked for, kept in `held` as well. Both must outlive what is returned.
   IncumbentNow best_of(CampaignId campaign, std::optional<Experiment>& held);

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <map>
 
 #include "core/base/json.h"
+#include "core/base/number_text.h"
 #include "core/base/parallel.h"
 #include "orchestrator/campaign/knob_importance.h"
 #include "orchestrator/service/fit_reply.h"
@@ -84,12 +84,6 @@ struct Tried {
   Point point;
 };
 
-std::string number_text(double v) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", v);
-  return text;
-}
-
 double rounded(double us) { return std::round(us * 1000) / 1000; }  // nanoseconds: what is shown, not what is stored
 
 Json knob_importance(const SearchSpace& space, const std::vector<Tried>& tried) {
@@ -152,7 +146,7 @@ void add_suggestions(Json& out, const Workload& workload, const Point& incumbent
     const Knob& knob = space.knobs[s.knob];
     const double change = 100.0 * (s.estimate.us / now_us - 1.0);
     std::string why = knob.name + " " + knob.choices[incumbent[s.knob]].dump() + " -> " + knob.choices[s.point[s.knob]].dump() + ": ";
-    why += s.told_apart ? "predicted " + number_text(std::abs(change)) + (change < 0 ? "% faster" : "% slower")
+    why += s.told_apart ? "predicted " + with_digits(std::abs(change), 4) + (change < 0 ? "% faster" : "% slower")
                         : std::string("the cost model cannot tell it from the incumbent; an evaluation can");
     // `set`: what to put into the incumbent's config. A knob's name alone does not say it: one group of operators is a choice of the whole list.
     Json row = {{"change", {{knob.name, knob.choices[s.point[s.knob]]}}},
@@ -174,21 +168,27 @@ Result<Json> Service::propose(const std::string& model, const std::string& gpu, 
   AMK_TRY(opened, impl_->workloads.open(model, gpu, device));
   const Workload& workload = *opened.workload;
   const SearchSpace& space = workload.space();
-  AMK_TRY(campaign, impl_->open_campaign(opened));
-  AMK_TRY(best, impl_->campaigns.best(campaign.id));
+  // Who only asks starts none.
+  AMK_TRY(campaign, impl_->campaigns.find(Impl::key_of(opened)));
+  std::optional<Experiment> best;
+  if (campaign) {
+    AMK_TRY(found, impl_->campaigns.best(campaign->id));
+    best = std::move(found);
+  }
   AMK_TRY(incumbent, workload.canonical(best ? best->config : workload.default_config()));
 
   std::vector<Tried> tried;
   Archive archive(space);
   std::map<std::string, int> counts;
-  AMK_CHECK(impl_->campaigns.replay(campaign.id, 0, [&](const Experiment& e) {
+  const auto add = [&](const Experiment& e) {
     if (e.outcome) ++counts[std::string(to_string(*e.outcome))];
     if (auto point = workload.point_of(e.config); point && e.outcome != Outcome::Lost) {
       archive.record({*point, e.latency_us});
       tried.push_back({e, *point});
     }
     return true;
-  }));
+  };
+  if (campaign) AMK_CHECK(impl_->campaigns.replay(campaign->id, 0, add));
 
   Json around = Json::array();  // one knob away from the incumbent, newest first
   const auto incumbent_point = workload.point_of(incumbent);
@@ -207,7 +207,10 @@ Result<Json> Service::propose(const std::string& model, const std::string& gpu, 
   }
   const auto predicted = workload.predict_us(incumbent);
 
-  Json out = {{"workload", workload.id()}, {"gpu", workload.target().name}, {"device", opened.device_kind()}, {"campaign", to_string(campaign.id)}};
+  Json out = {{"workload", workload.id()},
+              {"gpu", workload.target().name},
+              {"device", opened.device_kind()},
+              {"campaign", campaign ? Json(to_string(campaign->id)) : Json(nullptr)}};
   out["incumbent"] = incumbent;
   out["incumbent_is"] = best ? "best" : "default";
   if (best && best->latency_us) out["incumbent_latency_us"] = *best->latency_us;

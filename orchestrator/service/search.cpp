@@ -1,6 +1,5 @@
 // The keep/revert loops: a strategy proposes, the judge judges, the campaign decides.
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <limits>
 #include <map>
@@ -8,6 +7,7 @@
 #include <thread>
 
 #include "core/base/json.h"
+#include "core/base/number_text.h"
 #include "core/base/unexpected.h"
 #include "orchestrator/service/begin.h"
 #include "orchestrator/service/impl.h"
@@ -107,7 +107,6 @@ Status prime(Service::Impl& impl, Run& run, const SearchRequest& request, bool r
     AMK_TRY(canonical, workload.canonical(workload.default_config()));
     if (auto point = workload.point_of(canonical)) options.start.push_back(*point);
   }
-  AMK_CHECK(make_strategy(run.strategy, workload.space(), {}));  // a wrong name is said before anything is evaluated
   // What other campaigns teach; only the portfolio listens to it. Its report goes into the result.
   const bool listens = !request.cold && run.strategy == kDefaultStrategy;
   auto make = [&impl, opened = run.opened, options, listens, name = run.strategy, campaign = run.campaign.id, report = run.prior,
@@ -208,12 +207,16 @@ Status conclude(Service::Impl& impl, Run& run, Asked& asked, Result<Verdict> ver
 }
 
 // Another evaluation became the best while this one was timed against its predecessor: a candidate that looks as good must be compared with the new
-// one.
+// one. Their ratios to whom they were timed in turn with say so; their times are of two moments, perhaps of two cards.
 Result<bool> overtaken(Service::Impl& impl, const Run& run, const Asked& asked, const Result<Verdict>& verdict) {
   if (!verdict || !verdict->latency_us || verdict->latency_kind != LatencyKind::MeasuredGpu) return false;
   AMK_TRY(best, impl.campaigns.best(run.campaign.id));
   if (!best || !best->latency_us || (asked.best && best->schedule_id == asked.best->schedule_id)) return false;
-  return *verdict->latency_us <= *best->latency_us;
+  if (!verdict->versus) return true;                         // compared with nobody yet
+  if (verdict->versus->ci_high < kMinSpeedup) return false;  // than which the best is better
+  AMK_TRY(leader, impl.campaigns.verdict(best->verdict_id));
+  if (!leader.versus || leader.versus->incumbent != verdict->versus->incumbent) return true;
+  return verdict->versus->ratio >= leader.versus->ratio;
 }
 
 // Evaluates until run.done reaches `limit` or the run is over. As many candidates as the judge has lanes are judged at once (several equal GPUs;
@@ -279,14 +282,16 @@ Result<Run> start(Service::Impl& impl, const SearchRequest& request, const Campa
   Run run;
   AMK_TRY(opened, impl.workloads.open(request.model, request.gpu, request.device));
   run.opened = std::move(opened);
-  AMK_TRY(campaign, impl.open_campaign(run.opened, policy));
-  run.campaign = campaign;
   run.strategy = request.strategy.empty() ? std::string(kDefaultStrategy) : request.strategy;
+  AMK_CHECK(make_strategy(run.strategy, run.opened.workload->space(), {}));  // a wrong name is said before there is a campaign
   run.tag = (resumable ? "autoresearch/" : "loop/") + run.strategy + "/seed" + std::to_string(request.seed) + (request.cold ? "/cold" : "");
   if (request.start_config) {
     AMK_TRY(canonical, run.opened.workload->canonical(*request.start_config));
+    AMK_CHECK(run.opened.workload->point_of(canonical));
     run.tag += "/from-" + run.opened.workload->schedule_id(canonical);
   }
+  AMK_TRY(campaign, impl.open_campaign(run.opened, policy));
+  run.campaign = campaign;
   return run;
 }
 
@@ -318,9 +323,7 @@ Result<Json> result_of(Service::Impl& impl, const Run& run) {
 std::string headline(Service::Impl& impl, const Run& run) {
   const auto best = impl.campaigns.best(run.campaign.id);
   if (!best || !*best || !(*best)->latency_us) return "no correct candidate yet";
-  char text[64];
-  std::snprintf(text, sizeof text, "best %.1f µs", *(*best)->latency_us);
-  return text;
+  return "best " + with_decimals(*(*best)->latency_us, 1) + " µs";
 }
 
 }  // namespace

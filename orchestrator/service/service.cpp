@@ -55,8 +55,12 @@ Json config_difference(const SearchSpace& space, const Workload& workload, const
   return out;
 }
 
+CampaignKey Service::Impl::key_of(const Opened& opened) {
+  return {opened.workload->id(), opened.workload->target().name, opened.device_kind(), opened.workload->regime()};
+}
+
 Result<CampaignInfo> Service::Impl::open_campaign(const Opened& opened, const CampaignPolicy& policy) {
-  return campaigns.open({opened.workload->id(), opened.workload->target().name, opened.device_kind(), opened.workload->regime()}, policy);
+  return campaigns.open(key_of(opened), policy);
 }
 
 Service::Service(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
