@@ -19,8 +19,9 @@ Result<std::vector<float>> run_on_vm(ReferenceVm& vm, const Program& program, co
 
 class InstructionReference {
  public:
-  // Runs the kind unfused, in order, on one queue after another: in fp32, and in the GPU's own storage formats. gpu.weights = fp32: the candidate
-  // computes in fp32 as well, and only rounding of sums is allowed. Cancelled when `stop` is requested.
+  // Runs the kind unfused, in order, on one queue after another: in fp32, and in the GPU's own storage formats (attention several times, since how
+  // its keys' weights round is chance). gpu.weights = fp32: the candidate computes in fp32 as well, and only rounding of sums is allowed. Cancelled
+  // when `stop` is requested.
   static Result<std::shared_ptr<const InstructionReference>> create(const std::shared_ptr<const Weights>& weights, std::string_view op, int max_seq,
                                                                     const NumericFormat& gpu, std::vector<InstructionDraw> draws,
                                                                     const std::stop_token& stop);
@@ -34,16 +35,16 @@ class InstructionReference {
   };
   // `got`: [draw][outputs()].
   //   Per output slice and draw: max-abs error at most kMostOver times, root-mean-square error at most kGateMargin times that of the low-precision
-  //   run (its worst over the draws of this slice), each plus kSumRounding of the slice's root mean square for the order of fp32 sums.
+  //   runs (their worst over the draws of this slice), each plus kSumRounding of the slice's root mean square for the order of fp32 sums.
   Outcome compare(std::span<const float> got, bool repeated) const;
 
  private:
   struct Segment {
     std::string name;
     std::size_t first = 0, count = 0;
-    double native_max = 0, native_rms = 0;  // of errors, worst draw
+    double native_max = 0, native_rms = 0;  // of errors, worst draw and run
   };
-  void measure_native(const std::vector<std::vector<float>>& native);
+  void measure_native(std::size_t draw, std::span<const float> native);
   std::string op_;
   std::vector<InstructionDraw> draws_;
   std::vector<Segment> segments_;

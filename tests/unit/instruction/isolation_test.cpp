@@ -3,7 +3,9 @@
 
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <set>
+#include <span>
 
 #include "core/base/random.h"
 #include "core/model/load.h"
@@ -201,6 +203,84 @@ TEST_CASE("attention is softmax over the given cache") {
       for (int p = 0; p <= position; ++p) sum += weight[static_cast<std::size_t>(p)] / total * v[static_cast<std::size_t>(p * spec.head_dim + d)];
       CHECK(out[static_cast<std::size_t>(h * spec.head_dim + d)] == doctest::Approx(sum).epsilon(1e-3).scale(1));
     }
+  }
+}
+
+namespace {
+
+// One head's attention as a GPU computes it: tiles of 16 keys under a running maximum, weights rounded to bf16 before they meet V, sums in fp32's
+// place in double, the result rounded. `skip`: a key that is left out.
+void attend_in_tiles(std::span<const float> q, std::span<const float> k, std::span<const float> v, int keys, int skip, double scale,
+                     std::span<float> out) {
+  const std::size_t dim = q.size();
+  std::vector<double> sums(dim, 0.0);
+  double top = -1e30, total = 0;
+  for (int tile = 0; tile < keys; tile += 16) {
+    std::vector<double> score;
+    for (int p = tile; p < std::min(tile + 16, keys); ++p) {
+      double s = 0;
+      for (std::size_t d = 0; d < dim; ++d) s += static_cast<double>(q[d]) * k[static_cast<std::size_t>(p) * dim + d];
+      score.push_back(p == skip ? -1e30 : s * scale);
+    }
+    const double before = top;
+    for (const double s : score) top = std::max(top, s);
+    for (double& sum : sums) sum *= std::exp(before - top);
+    total *= std::exp(before - top);
+    for (std::size_t i = 0; i < score.size(); ++i) {
+      const double weight = std::exp(score[i] - top);
+      total += weight;
+      for (std::size_t d = 0; d < dim; ++d)
+        sums[d] += static_cast<double>(vm::round_to(DType::BF16, static_cast<float>(weight))) * v[(static_cast<std::size_t>(tile) + i) * dim + d];
+    }
+  }
+  for (std::size_t d = 0; d < dim; ++d) out[d] = vm::round_to(DType::BF16, static_cast<float>(sums[d] / total));
+}
+
+// What that gives for every draw, slice after slice. `forgets`: the newest key is left out.
+std::vector<float> attention_in_tiles(const Program& program, const std::vector<InstructionDraw>& draws, bool forgets, double scale) {
+  const ModelSpec& spec = program.model;
+  const NumericFormat gpu{DType::BF16, DType::BF16, DType::BF16};
+  const auto dim = static_cast<std::size_t>(spec.head_dim);
+  std::vector<float> all;
+  for (const InstructionDraw& draw : draws) {
+    std::map<std::string, std::vector<float>> given;  // of a cache the heads one after the other
+    for (const Slice& slice : input_slices(program, draw.position)) {
+      const auto values = input_values(program, slice, draw, gpu);
+      given[slice.name].insert(given[slice.name].end(), values.begin(), values.end());
+    }
+    const int keys = draw.position + 1;
+    for (const Slice& slice : output_slices(program, draw.position)) {  // "L0.attn"
+      const std::string layer = slice.name.substr(1, slice.name.find('.') - 1);
+      std::vector<float> out(static_cast<std::size_t>(slice.count));
+      for (int h = 0; h < spec.heads; ++h) {
+        const std::size_t rows = static_cast<std::size_t>(h / spec.gqa()) * static_cast<std::size_t>(keys) * dim,
+                          size = static_cast<std::size_t>(keys) * dim;
+        attend_in_tiles(std::span(given.at("L" + layer + ".q")).subspan(static_cast<std::size_t>(h) * dim, dim),
+                        std::span(given.at("kv.k." + layer)).subspan(rows, size), std::span(given.at("kv.v." + layer)).subspan(rows, size), keys,
+                        forgets && keys > 1 ? keys - 1 : -1, scale / std::sqrt(spec.head_dim),
+                        std::span(out).subspan(static_cast<std::size_t>(h) * dim, dim));
+      }
+      all.insert(all.end(), out.begin(), out.end());
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("attention as a GPU rounds it is right whatever the draws, and one that forgets a key or scales by 3% more is not") {
+  const ModelRef ref = model("toy-2L");
+  const auto weights = load_weights(ref).value();
+  const NumericFormat gpu{DType::BF16, DType::BF16, DType::BF16};
+  const auto program = lower_instruction(ref.spec, "attention", ScheduleConfig{}, small_target(6, 512), gpu).value();
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    CAPTURE(seed);
+    const auto draws = instruction_draws(ref.spec, "attention", 512, seed);
+    const auto reference = InstructionReference::create(weights, "attention", 512, gpu, draws, {}).value();
+    const auto right = reference->compare(attention_in_tiles(program, draws, false, 1.0), true);
+    CHECK_MESSAGE(right.correct, right.failure);
+    CHECK_FALSE(reference->compare(attention_in_tiles(program, draws, true, 1.0), true).correct);
+    CHECK_FALSE(reference->compare(attention_in_tiles(program, draws, false, 1.03), true).correct);
   }
 }
 
