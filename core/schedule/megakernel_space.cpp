@@ -117,6 +117,7 @@ Constraint constraint_of(std::string_view name, std::string_view reason, std::sp
     std::vector<std::int64_t> values;
   };
   std::vector<Binding> bindings;
+  std::vector<std::uint16_t> reads = space.places_of({paths.begin(), paths.end()});
   for (std::string_view path : paths) {
     const std::size_t index = space.index_of(path);
     if (index == space.knobs.size()) continue;  // not offered: the default holds
@@ -136,7 +137,7 @@ Constraint constraint_of(std::string_view name, std::string_view reason, std::sp
     }
     return test(config);
   };
-  return {std::string(name), std::string(reason), std::move(holds)};
+  return {std::string(name), std::string(reason), std::move(holds), std::move(reads)};
 }
 
 // What the kernel does not do for several sequences (kernels/megakernel/device_rules.cpp refuses it by the same names).

@@ -60,6 +60,13 @@ std::size_t SearchSpace::index_of(std::string_view knob) const {
   return static_cast<std::size_t>(at - knobs.begin());
 }
 
+std::vector<std::uint16_t> SearchSpace::places_of(const std::vector<std::string_view>& names) const {
+  std::vector<std::uint16_t> out;
+  for (std::size_t k = 0; k < knobs.size(); ++k)
+    if (std::find(names.begin(), names.end(), knobs[k].name) != names.end()) out.push_back(static_cast<std::uint16_t>(k));
+  return out;
+}
+
 Json to_json(const SearchSpace& space) {
   Json knobs = Json::array();
   for (const Knob& knob : space.knobs) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,20 +39,26 @@ struct Constraint {
   std::string name;
   std::string reason;
   std::function<bool(const Point&)> holds;  // pure, thread-safe
+  // The knobs that it looks at, by their places; whatever the others are, its answer is the same. None: it may look at all.
+  std::optional<std::vector<std::uint16_t>> reads = std::nullopt;
 };
+
+class ValidPoints;
 
 struct SearchSpace {
   std::vector<Knob> knobs;
   std::vector<Constraint> constraints;
-  // Every point that the constraints allow, where somebody knows them all and they are too few among the combinations to be met by lot. Else null.
-  std::shared_ptr<const std::vector<Point>> listed;
+  // The points that the constraints allow, where they are too few among the combinations to be met by lot (valid_points.h). Else null. Whoever
+  // changes knobs or constraints makes it anew.
+  std::shared_ptr<const ValidPoints> valid;
 
   Point default_point() const;
   bool in_range(const Point& point) const;
-  const Constraint* violated(const Point& point) const;  // the first violated constraint; nullptr when none
-  double size() const;                                   // product of choice counts (may exceed 2^64)
-  std::uint64_t hash(const Point& point) const;          // equal points, equal hashes, on every machine
-  std::size_t index_of(std::string_view knob) const;     // knobs.size() when absent
+  const Constraint* violated(const Point& point) const;                                    // the first violated constraint; nullptr when none
+  double size() const;                                                                     // product of choice counts (may exceed 2^64)
+  std::uint64_t hash(const Point& point) const;                                            // equal points, equal hashes, on every machine
+  std::size_t index_of(std::string_view knob) const;                                       // knobs.size() when absent
+  std::vector<std::uint16_t> places_of(const std::vector<std::string_view>& names) const;  // ascending; what is no knob here is left out
 };
 
 Json to_json(const SearchSpace& space);  // what `amk_propose` shows as search_space

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core/base/integer.h"
+#include "core/schedule/valid_points.h"
 #include "kernels/det_gemm/device/raster.cuh"
 #include "kernels/det_gemm/rules.h"
 
@@ -247,10 +248,13 @@ SearchSpace space_of(const Canonical& shape, const Storage& storage, const GpuTa
   }
   const auto config_at = std::make_shared<const ConfigReader>(space);
   for (const Rule& rule : rules()) {
-    space.constraints.push_back({rule.name, rule.reason, [=, holds = rule.holds](const Point& point) {
+    space.constraints.push_back({rule.name, rule.reason,
+                                 [=, holds = rule.holds](const Point& point) {
                                    return holds({shape, storage, (*config_at)(point), target});
-                                 }});
+                                 },
+                                 space.places_of(rule.reads)});
   }
+  space.valid = ValidPoints::of(space);  // a few in a hundred combinations are
   return space;
 }
 

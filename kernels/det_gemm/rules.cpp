@@ -63,27 +63,44 @@ const std::vector<Rule> kRules = {
     {"unused_knob",
      "a knob that the chosen path ignores stays at its neutral value (mma: consumers 1, cluster 1×1, epilogue direct, store_buffers 2, producer "
      "warpgroup, overlap and defer false, l2.fetch 256; plain: tile 16×8×32, stages 2 as well)",
+     {"epilogue", "store_buffers"},
      [](const RuleInput& in) { return in.config == neutral(in.config); }},
-    {"architecture", "wgmma and TMA exist on sm_90 only; mma.sync with bf16 on sm_80 and newer",
+    {"architecture",
+     "wgmma and TMA exist on sm_90 only; mma.sync with bf16 on sm_80 and newer",
+     {},
      [](const RuleInput& in) { return wgmma(in) ? in.target.sm_major == 9 && in.target.sm_minor == 0 : in.target.sm_major >= 8; }},
-    {"extent", "rows and columns are 32-bit in the kernels: at most 2^31 - 1 each, K likewise",
+    {"extent",
+     "rows and columns are 32-bit in the kernels: at most 2^31 - 1 each, K likewise",
+     {},
      [](const RuleInput& in) {
        return std::max({in.shape.m, in.shape.n, in.shape.k}) <= 0x7FFFFFFF;
      }},
-    {"memory", "operands and output fit the device's memory",
+    {"memory",
+     "operands and output fit the device's memory",
+     {},
      [](const RuleInput& in) { return in.target.memory_bytes == 0 || compulsory_bytes(in.shape) <= in.target.memory_bytes; }},
-    {"resumed", "a resumed chain goes on from one sum an element: no chunks (those take their running total as it is)",
+    {"resumed",
+     "a resumed chain goes on from one sum an element: no chunks (those take their running total as it is)",
+     {},
      [](const RuleInput& in) { return !in.shape.resumed || in.shape.chunk == 0; }},
-    {"empty_contraction", "K = 0 leaves nothing to copy: path mma or plain writes the zeros",
+    {"empty_contraction",
+     "K = 0 leaves nothing to copy: path mma or plain writes the zeros",
+     {},
      [](const RuleInput& in) { return !wgmma(in) || in.shape.k > 0; }},
-    {"tma_alignment", "TMA wants bases on 16 bytes and strides of 16 bytes: other operands need path mma",
+    {"tma_alignment",
+     "TMA wants bases on 16 bytes and strides of 16 bytes: other operands need path mma",
+     {},
      [](const RuleInput& in) {
        return !wgmma(in) ||
               (in.storage.align_x % 16 == 0 && in.storage.align_y % 16 == 0 && in.storage.stride_x % 8 == 0 && in.storage.stride_y % 8 == 0);
      }},
-    {"wgmma_tile", "wgmma takes 64 rows a warpgroup: tile.m is a multiple of 64·consumers, tile.k of 64",
+    {"wgmma_tile",
+     "wgmma takes 64 rows a warpgroup: tile.m is a multiple of 64·consumers, tile.k of 64",
+     {"tile.m", "tile.k", "consumers"},
      [](const RuleInput& in) { return !wgmma(in) || (in.config.tile_m % (64 * in.config.consumers) == 0 && in.config.tile_k % 64 == 0); }},
-    {"mma_tile", "mma.sync path: tile.m a multiple of 16 (of 32 from 64 rows), tile.n 16, 32, 64, 128 or 256, tile.k at most 64",
+    {"mma_tile",
+     "mma.sync path: tile.m a multiple of 16 (of 32 from 64 rows), tile.n 16, 32, 64, 128 or 256, tile.k at most 64",
+     {"tile.m", "tile.n", "tile.k"},
      [](const RuleInput& in) {
        if (!mma(in)) return true;
        const WarpGrid warps = warp_grid(in.config);
@@ -92,16 +109,20 @@ const std::vector<Rule> kRules = {
     {"registers",
      "accumulators of one thread fit its register budget (192 of 232 with one or two consumers, 208 with running totals; 128 of 160 with three; mma "
      "128)",
+     {"tile.m", "tile.n", "consumers"},
      [](const RuleInput& in) {
        const bool chunks = in.shape.chunk > 0;
        return accumulator_registers(in.config, chunks) <= (mma(in) || in.config.consumers == 3 ? 128 : chunks ? 208 : 192);
      }},
-    {"three_consumers", "three consumers and a producer are compiled for 128 registers a thread: instructions of at most 192 columns",
+    {"three_consumers",
+     "three consumers and a producer are compiled for 128 registers a thread: instructions of at most 192 columns",
+     {"tile.n", "consumers"},
      [](const RuleInput& in) { return !wgmma(in) || in.config.consumers < 3 || in.config.tile_n <= 192; }},
     {"producer_warp",
      "one producer warp leaves registers as they are: at most 192 accumulators a thread with one consumer, 128 with two, 64 with three (running "
      "totals "
      "count)",
+     {"tile.m", "tile.n", "consumers", "producer"},
      [](const RuleInput& in) {
        const int most = in.config.consumers == 1 ? 192 : in.config.consumers == 2 ? 128 : 64;
        return in.config.producer == Producer::Warpgroup || accumulator_registers(in.config, in.shape.chunk > 0) <= most;
@@ -110,23 +131,33 @@ const std::vector<Rule> kRules = {
      "deferred stores keep part of a tile's bf16 outputs in registers beside the next tile's accumulators: bf16 out, one chain from zero over at "
      "least "
      "two stages, not swapped, epilogue tma or staged, tile.n a multiple of 64, a producer warpgroup, 64 rows for each of at most two consumers",
+     {"tile.m", "tile.n", "tile.k", "consumers", "swap", "epilogue", "producer", "defer"},
      [](const RuleInput& in) {
        const Config& c = in.config;
        return !c.defer || (in.shape.out == OutType::Bf16 && in.shape.chunk == 0 && !in.shape.resumed && in.shape.k > c.tile_k && !c.swap &&
                            c.epilogue != Epilogue::Direct && c.tile_n % 64 == 0 && c.producer == Producer::Warpgroup && c.consumers <= 2 &&
                            c.tile_m == 64 * c.consumers);
      }},
-    {"shared_memory", "stages and staging buffers fit the shared memory of one block",
+    {"shared_memory",
+     "stages and staging buffers fit the shared memory of one block",
+     {"tile.m", "tile.n", "tile.k", "stages", "consumers", "swap", "epilogue", "store_buffers"},
      [](const RuleInput& in) { return shared_bytes(in.config, roles_of(in.shape, in.config.swap)) <= in.target.smem_optin_bytes; }},
-    {"cluster_size", "at most 8 blocks a cluster", [](const RuleInput& in) { return in.config.cluster_m * in.config.cluster_n <= 8; }},
-    {"cluster_slices", "each block of a cluster copies whole 8-line atoms of the shared tile",
+    {"cluster_size",
+     "at most 8 blocks a cluster",
+     {"cluster.m", "cluster.n"},
+     [](const RuleInput& in) { return in.config.cluster_m * in.config.cluster_n <= 8; }},
+    {"cluster_slices",
+     "each block of a cluster copies whole 8-line atoms of the shared tile",
+     {"tile.m", "tile.n", "tile.k", "cluster.m", "cluster.n", "swap"},
      [](const RuleInput& in) {
        if (!wgmma(in)) return true;
        const Canonical roles = roles_of(in.shape, in.config.swap);
        return slice_ok(in.config.tile_m, roles.x_k_contiguous, in.config.tile_k, in.config.cluster_n) &&
               slice_ok(in.config.tile_n, roles.y_k_contiguous, in.config.tile_k, in.config.cluster_m);
      }},
-    {"cluster_cover", "a cluster covers no more tiles than the output has",
+    {"cluster_cover",
+     "a cluster covers no more tiles than the output has",
+     {"tile.m", "tile.n", "cluster.m", "cluster.n", "swap"},
      [](const RuleInput& in) {
        const Canonical roles = roles_of(in.shape, in.config.swap);
        return in.config.cluster_m <= std::max<std::int64_t>(1, ceil_div(roles.m, in.config.tile_m)) &&
@@ -143,6 +174,7 @@ const std::vector<Rule> kRules = {
      }},
     {"tma_epilogue",
      "the tma epilogue stores bf16 in 64-column boxes: tile.n a multiple of 64, no swap, output base and stride multiples of 16 bytes",
+     {"tile.n", "swap", "epilogue"},
      [](const RuleInput& in) {
        if (!wgmma(in) || in.config.epilogue != Epilogue::Tma) return true;
        return in.shape.out == OutType::Bf16 && !in.config.swap && in.config.tile_n % 64 == 0 && in.storage.stride_out % 8 == 0 &&
@@ -150,10 +182,13 @@ const std::vector<Rule> kRules = {
      }},
     {"staged_epilogue",
      "the staged epilogue stores 16 bytes at once: output base and stride multiples of 16 bytes, n a multiple of 8; with swap bf16 only",
+     {"swap", "epilogue"},
      [](const RuleInput& in) {
        return !wgmma(in) || in.config.epilogue != Epilogue::Staged || (wide_output(in) && !(in.config.swap && in.shape.out == OutType::Fp32));
      }},
-    {"chunk_blocks", "a chunk of the chunked class is whole stages: chunk is a multiple of tile.k",
+    {"chunk_blocks",
+     "a chunk of the chunked class is whole stages: chunk is a multiple of tile.k",
+     {"tile.k"},
      [](const RuleInput& in) { return in.config.path == Path::Plain || in.shape.chunk % in.config.tile_k == 0; }},
 };
 

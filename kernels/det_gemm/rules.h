@@ -22,6 +22,8 @@ struct RuleInput {
 struct Rule {
   std::string name;
   std::string reason;
+  // The knobs that it looks at in a space of one path, where what the path ignores has one choice (space_of()).
+  std::vector<std::string_view> reads;
   bool (*holds)(const RuleInput& in);
 };
 

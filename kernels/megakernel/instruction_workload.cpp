@@ -50,12 +50,20 @@ InstructionWorkload::InstructionWorkload(std::shared_ptr<const MegakernelWorkloa
       knob.choices.pop_back();
   }
   const Point defaults = whole.default_point();
-  for (const Constraint& rule : whole.constraints)
-    space_.constraints.push_back({rule.name, rule.reason, [holds = rule.holds, defaults, knobs = knobs_](const Point& point) {
-                                    Point all = defaults;
-                                    for (std::size_t k = 0; k < knobs.size(); ++k) all[knobs[k]] = point[k];
-                                    return holds(all);
-                                  }});
+  for (const Constraint& rule : whole.constraints) {
+    Constraint mine = rule;
+    mine.holds = [holds = rule.holds, defaults, knobs = knobs_](const Point& point) {
+      Point all = defaults;
+      for (std::size_t k = 0; k < knobs.size(); ++k) all[knobs[k]] = point[k];
+      return holds(all);
+    };
+    if (mine.reads) {
+      std::vector<std::string_view> names;
+      for (const std::uint16_t k : *rule.reads) names.push_back(whole.knobs[k].name);
+      *mine.reads = space_.places_of(names);
+    }
+    space_.constraints.push_back(std::move(mine));
+  }
 }
 
 Result<std::shared_ptr<const InstructionWorkload>> InstructionWorkload::create(std::shared_ptr<const MegakernelWorkload> model, std::string_view op) {

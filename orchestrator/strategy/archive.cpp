@@ -2,12 +2,23 @@
 
 #include <algorithm>
 
+#include "core/schedule/valid_points.h"
+
 namespace amk {
 
 std::size_t PointHash::operator()(const Point& point) const {
   std::uint64_t h = 0x51ED270B35AE2C5Aull;
   for (std::uint16_t v : point) h = mix64(h ^ v);
   return static_cast<std::size_t>(h);
+}
+
+Archive::Archive(const SearchSpace& space) : space_(space), rules_of_(space.knobs.size()), walk_(space.knobs.size(), 0) {
+  for (const Constraint& rule : space.constraints) {
+    for (std::size_t k = 0; k < rules_of_.size(); ++k)
+      if (!rule.reads || std::find(rule.reads->begin(), rule.reads->end(), k) != rule.reads->end()) rules_of_[k].push_back(&rule);
+  }
+  for (std::size_t k = 0; k < space.knobs.size(); ++k)
+    if (space.knobs[k].choices.size() > 1) movable_.push_back(k);
 }
 
 void Archive::mark_asked(const Point& point) {
@@ -54,7 +65,7 @@ std::vector<const Point*> Archive::pending() const {
 }
 
 std::optional<Point> Archive::random_valid(Rng& rng, int tries) const {
-  if (space_.listed) return space_.listed->empty() ? std::nullopt : std::optional((*space_.listed)[rng.below(space_.listed->size())]);
+  if (space_.valid) return space_.valid->draw(rng, tries);
   Point point(space_.knobs.size());
   for (int t = 0; t < tries; ++t) {
     for (std::size_t k = 0; k < point.size(); ++k) point[k] = static_cast<std::uint16_t>(rng.below(space_.knobs[k].choices.size()));
@@ -73,34 +84,41 @@ std::optional<Point> Archive::random_fresh(Rng& rng, int tries) const {
 }
 
 std::optional<Point> Archive::first_fresh() const {
-  if (space_.listed) {
-    const auto fresh = std::find_if(space_.listed->begin(), space_.listed->end(), [this](const Point& p) { return !known(p); });
-    return fresh == space_.listed->end() ? std::nullopt : std::optional(*fresh);
-  }
   constexpr std::int64_t kWalkLimit = 4'000'000;
-  Point point(space_.knobs.size(), 0);
-  for (std::int64_t step = 0; step < kWalkLimit; ++step) {
-    if (space_.violated(point) == nullptr && !known(point)) return point;
+  if (space_.valid) {
+    const std::uint64_t places = space_.valid->places();
+    for (std::int64_t step = 0; walked_ < places && step < kWalkLimit; ++step, ++walked_)
+      if (auto point = space_.valid->at(walked_); point && !known(*point)) return point;
+    return std::nullopt;
+  }
+  for (std::int64_t step = 0; !walked_all_ && step < kWalkLimit; ++step) {
+    if (space_.violated(walk_) == nullptr && !known(walk_)) return walk_;
     std::size_t k = 0;
-    while (k < point.size() && ++point[k] == space_.knobs[k].choices.size()) point[k++] = 0;
-    if (k == point.size()) return std::nullopt;  // wrapped: every point was seen
+    while (k < walk_.size() && ++walk_[k] == space_.knobs[k].choices.size()) walk_[k++] = 0;
+    walked_all_ = k == walk_.size();  // wrapped
   }
   return std::nullopt;
 }
 
 std::vector<Point> Archive::neighbours(const Point& point, bool wide) const {
+  // Of a valid point only the rules that read the moved knob have to be asked.
+  const bool base = space_.violated(point) == nullptr;
   std::vector<Point> out;
+  Point moved = point;
   for (std::size_t k = 0; k < point.size(); ++k) {
     const Knob& knob = space_.knobs[k];
+    const auto& rules = rules_of_[k];
+    const std::size_t at = point[k];
     for (std::size_t c = 0; c < knob.choices.size(); ++c) {
-      const std::size_t at = point[k];
       if (c == at) continue;
       const bool adjacent = c + 1 == at || at + 1 == c;
       if (knob.kind == KnobKind::Ordinal && !wide && !adjacent) continue;
-      Point q = point;
-      q[k] = static_cast<std::uint16_t>(c);
-      if (space_.violated(q) == nullptr) out.push_back(std::move(q));
+      moved[k] = static_cast<std::uint16_t>(c);
+      if (base ? std::all_of(rules.begin(), rules.end(), [&](const Constraint* rule) { return rule->holds(moved); })
+               : space_.violated(moved) == nullptr)
+        out.push_back(moved);
     }
+    moved[k] = point[k];
   }
   return out;
 }

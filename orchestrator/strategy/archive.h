@@ -18,9 +18,10 @@ struct PointHash {
 
 class Archive {
  public:
-  explicit Archive(const SearchSpace& space) : space_(space) {}
+  explicit Archive(const SearchSpace& space);  // outlives the archive, and does not change
 
   const SearchSpace& space() const { return space_; }
+  const std::vector<std::size_t>& movable() const { return movable_; }  // knobs of more than one choice
   bool valid(const Point& point) const { return space_.in_range(point) && space_.violated(point) == nullptr; }
   bool known(const Point& point) const { return entries_.count(point) != 0; }  // asked or told
   void mark_asked(const Point& point);
@@ -35,17 +36,23 @@ class Archive {
   std::vector<const Point*> pending() const;  // asked and not told yet, in a fixed order; until the next change
   std::size_t asked_or_told() const { return entries_.size(); }
 
-  // Uniform over valid points by rejection. Empty after `tries` misses, which means that the valid part is tiny or exhausted;
-  // then an exhaustive walk (first_fresh) decides.
+  // Uniform over valid points, by rejection where the space has not prepared them. Empty after `tries` misses, which means that the valid part is
+  // tiny or exhausted; then an exhaustive walk (first_fresh) decides.
   std::optional<Point> random_valid(Rng& rng, int tries = 2000) const;
   std::optional<Point> random_fresh(Rng& rng, int tries = 2000) const;  // also unknown
-  std::optional<Point> first_fresh() const;                             // in index order; walks at most 4 million points
+  std::optional<Point> first_fresh() const;  // in a fixed order, from where it stopped last; walks at most 4 million points a call
 
   // Valid points that differ in one knob: all other choices for categorical knobs, adjacent (or, with `wide`, all other) choices for ordinal ones.
   std::vector<Point> neighbours(const Point& point, bool wide) const;
 
  private:
   const SearchSpace& space_;
+  std::vector<std::vector<const Constraint*>> rules_of_;  // by knob: the rules that may read it
+  std::vector<std::size_t> movable_;
+  // Where first_fresh() stands: all before it is invalid or known, and stays so.
+  mutable std::uint64_t walked_ = 0;
+  mutable Point walk_;
+  mutable bool walked_all_ = false;
   std::unordered_map<Point, std::int64_t, PointHash> entries_;  // index into observations_, or -1 while pending
   std::vector<Observation> observations_;
   std::vector<std::uint32_t> ranked_;

@@ -73,13 +73,20 @@ void mutate_knob(const SearchSpace& space, Point& point, std::size_t knob, Rng& 
   point[knob] = static_cast<std::uint16_t>(other < point[knob] ? other : other + 1);
 }
 
-std::optional<Point> perturbed(const Archive& archive, const Point& from, int knobs, Rng& rng) {
-  for (int t = 0; t < 300; ++t) {
-    Point point = from;
-    for (int i = 0; i < knobs; ++i) mutate_knob(archive.space(), point, rng.below(point.size()), rng);
+std::optional<Point> perturbed(const Archive& archive, const Point& from, int knobs, Rng& rng, int& tries) {
+  const std::vector<std::size_t>& movable = archive.movable();
+  Point point;
+  while (!movable.empty() && tries-- > 0) {
+    point = from;
+    for (int i = 0; i < knobs; ++i) mutate_knob(archive.space(), point, movable[rng.below(movable.size())], rng);
     if (archive.valid(point) && !archive.known(point)) return point;
   }
   return std::nullopt;
+}
+
+std::optional<Point> perturbed(const Archive& archive, const Point& from, int knobs, Rng& rng) {
+  int tries = 300;
+  return perturbed(archive, from, knobs, rng, tries);
 }
 
 std::vector<const Observation*> best_observations(const Archive& archive, std::size_t n) {

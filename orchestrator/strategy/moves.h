@@ -19,7 +19,9 @@ std::optional<Point> spread_point(const Archive& archive, Rng& rng, const std::f
 double distance(const SearchSpace& space, const Point& a, const Point& b);
 double knob_distance(const SearchSpace& space, std::size_t knob, std::uint16_t a, std::uint16_t b);  // its summands
 void mutate_knob(const SearchSpace& space, Point& point, std::size_t knob, Rng& rng);                // to another choice (no-op for one choice)
-std::optional<Point> perturbed(const Archive& archive, const Point& from, int knobs, Rng& rng);      // up to `knobs` changed; valid, unknown
+// Up to `knobs` changed; valid, unknown; empty when the tries are used up. Each is one less of `tries`.
+std::optional<Point> perturbed(const Archive& archive, const Point& from, int knobs, Rng& rng, int& tries);
+std::optional<Point> perturbed(const Archive& archive, const Point& from, int knobs, Rng& rng);  // 300 tries
 std::vector<const Observation*> best_observations(const Archive& archive, std::size_t n);            // correct ones, ascending cost
 
 }  // namespace amk

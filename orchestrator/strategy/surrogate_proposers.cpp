@@ -117,9 +117,12 @@ class VndProposer final : public Proposer {
   static std::vector<Point> neighbourhood(const Archive& archive, const Point& centre, int width, Rng& rng) {
     if (width == 0) return archive.neighbours(centre, false);
     if (width == 1) return archive.neighbours(centre, true);
+    // Where almost every pair of moves is known, or breaks a rule, a fraction of a millisecond of tries is enough.
+    constexpr std::size_t kPairs = 60;
+    int tries = 600;
     std::vector<Point> out;
-    for (int i = 0; i < 60; ++i)
-      if (auto point = perturbed(archive, centre, 2, rng)) out.push_back(std::move(*point));
+    while (out.size() < kPairs && tries > 0 && !archive.movable().empty())
+      if (auto point = perturbed(archive, centre, 2, rng, tries)) out.push_back(std::move(*point));
     return out;
   }
 

@@ -8,6 +8,7 @@
 #include "bench/replay/recorded/table.h"
 #include "core/base/json.h"
 #include "core/base/stats.h"
+#include "core/schedule/valid_points.h"
 
 namespace amk {
 namespace {
@@ -124,7 +125,7 @@ Result<RecordedSpace> RecordedSpace::load(const std::filesystem::path& file) {
   out.space_.constraints.push_back(
       {"recorded", "the recorded program refuses this combination", [rows](const Point& point) { return rows->at(point) >= 0; }});
   constexpr double kFew = 1.0 / 1024;
-  if (static_cast<double>(table.rows.size()) < kFew * out.space_.size()) out.space_.listed = std::make_shared<const std::vector<Point>>(out.points_);
+  if (static_cast<double>(table.rows.size()) < kFew * out.space_.size()) out.space_.valid = ValidPoints::listed(out.space_, out.points_);
   return out;
 }
 

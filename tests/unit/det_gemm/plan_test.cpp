@@ -6,7 +6,10 @@
 #include <set>
 
 #include "core/base/random.h"
+#include "core/schedule/valid_points.h"
+#include "kernels/det_gemm/defaults.h"
 #include "kernels/det_gemm/rules.h"
+#include "tests/support/misread.h"
 
 using namespace amk;
 using namespace amk::det_gemm;
@@ -407,4 +410,56 @@ TEST_CASE("the space's constraints are make_plan's rules") {
     accepted += plan.has_value();
   }
   CHECK(accepted > 40);  // strategies sample: what can run (2% of the points) must not be rare
+}
+
+namespace {
+
+std::vector<SearchSpace> spaces_of_many_shapes() {
+  std::vector<SearchSpace> out;
+  for (const Canonical& shape : {Canonical{.m = 4096, .n = 4096, .k = 4096}, Canonical{.m = 16, .n = 14336, .k = 4096, .y_k_contiguous = false},
+                                 Canonical{.m = 512, .n = 1000, .k = 4096, .out = OutType::Fp32},
+                                 Canonical{.m = 4096, .n = 4096, .k = 4096, .x_k_contiguous = false, .chunk = 512}})
+    out.push_back(space_of(shape, dense_storage(shape), hopper(), default_config(shape, dense_storage(shape), hopper())));
+  const Canonical odd{.m = 100, .n = 1001, .k = 333};
+  out.push_back(space_of(odd, dense_storage(odd), hopper(), default_config(odd, dense_storage(odd), hopper())));  // by mma.sync
+  out.push_back(space_of(odd, dense_storage(odd), hopper(), plain_kernel_config()));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("rules say which knobs they read") {
+  for (const SearchSpace& space : spaces_of_many_shapes()) {
+    for (const Constraint& rule : space.constraints) CHECK(rule.reads);
+    CHECK(misread(space, 1500) == "");
+  }
+}
+
+TEST_CASE("draws are from all that can run, and from nothing else") {
+  for (const SearchSpace& space : spaces_of_many_shapes()) {
+    Rng rng(3);
+    for (int i = 0; i < 300; ++i) {
+      const auto point = space.valid->draw(rng, 1);  // nothing is left to trial
+      REQUIRE(point);
+      CHECK(space.violated(*point) == nullptr);
+    }
+  }
+  // Every combination of what rules tie together, by walking; what they do not read has the first choice alone.
+  const Canonical shape{.m = 512, .n = 1000, .k = 4096, .out = OutType::Fp32};
+  SearchSpace space = space_of(shape, dense_storage(shape), hopper(), default_config(shape, dense_storage(shape), hopper()));
+  std::set<std::uint16_t> read;
+  for (const Constraint& rule : space.constraints) read.insert(rule.reads->begin(), rule.reads->end());
+  std::uint64_t free = 1, tied = 0;
+  for (std::uint16_t k = 0; k < space.knobs.size(); ++k)
+    if (read.count(k) == 0) free *= space.knobs[k].choices.size();
+  Point point = space.default_point();
+  for (const std::uint16_t k : read) point[k] = 0;
+  for (bool more = true; more;) {
+    tied += space.violated(point) == nullptr;
+    auto k = read.begin();
+    while (k != read.end() && ++point[*k] == space.knobs[*k].choices.size()) point[*k++] = 0;
+    more = k != read.end();
+  }
+  CHECK(tied > 1000);
+  CHECK(space.valid->places() == tied * free);
 }

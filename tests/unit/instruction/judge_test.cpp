@@ -5,6 +5,7 @@
 #include "core/base/random.h"
 #include "core/program/lower_instruction.h"
 #include "kernels/megakernel/gpu_judge.h"
+#include "tests/support/misread.h"
 #include "tests/support/needs.h"
 #include "tests/support/played_worker.h"
 #include "tests/support/temp_folder.h"
@@ -97,6 +98,7 @@ TEST_CASE("every point of the space means one config, and its constraints are th
     CHECK(w->point_of(*canonical).value() == p);
     if (w->space().violated(p) != nullptr) CHECK_FALSE(w->predict_us(*canonical));
   }
+  CHECK(misread(w->space(), 500) == "");
 }
 
 namespace {

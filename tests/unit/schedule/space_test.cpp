@@ -7,6 +7,7 @@
 #include "core/schedule/random_config.h"
 #include "core/schedule/rules.h"
 #include "core/target/gpu_target.h"
+#include "tests/support/misread.h"
 
 using namespace amk;
 
@@ -73,6 +74,18 @@ TEST_CASE("constraints on points are the static rules on configs") {
     broken.insert(constraint->name);
   }
   CHECK(broken.size() >= 2);
+}
+
+TEST_CASE("constraints say which knobs they read") {
+  ModelSpec plain = model();
+  plain.qk_norm = true;
+  for (const ModelSpec& spec : {model(), plain}) {
+    for (const int batch : {1, 4}) {
+      const SearchSpace space = megakernel_space(spec, kH100, batch, Choices::All);
+      for (const Constraint& rule : space.constraints) CHECK(rule.reads);
+      CHECK(misread(space, 1500) == "");
+    }
+  }
 }
 
 TEST_CASE("static rules, each by hand at its edge") {

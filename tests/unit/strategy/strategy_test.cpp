@@ -8,8 +8,10 @@
 
 #include "core/base/json.h"
 #include "core/base/random.h"
+#include "core/schedule/valid_points.h"
 #include "orchestrator/strategy/archive.h"
 #include "orchestrator/strategy/forest.h"
+#include "orchestrator/strategy/moves.h"
 #include "orchestrator/strategy/strategy.h"
 
 using namespace amk;
@@ -61,6 +63,13 @@ std::optional<double> cost(const Point& p) {
   return 10.0 + a * a + b * b + 0.5 * a * b + 2 * c * c + (p[3] == 2 ? 0 : 3 + p[3]) + (p[4] == 1 ? 0 : 4) + (p[5] == 1 ? 0 : 2.5);
 }
 
+// The same space with its valid points prepared for drawing.
+SearchSpace prepared(SearchSpace s, std::vector<std::uint16_t> reads) {
+  for (Constraint& rule : s.constraints) rule.reads = reads;
+  s.valid = ValidPoints::of(s);
+  return s;
+}
+
 std::unique_ptr<Strategy> make(const std::string& name, const SearchSpace& s, std::uint64_t seed) {
   StrategyOptions options;
   options.seed = seed;
@@ -70,8 +79,8 @@ std::unique_ptr<Strategy> make(const std::string& name, const SearchSpace& s, st
 }
 
 // n proposals, or as many as it takes to find a cost of at most `wanted`.
-std::vector<Point> run(const std::string& name, std::uint64_t seed, std::size_t n, std::size_t batch = 1, double wanted = 0) {
-  const SearchSpace s = six_knobs();
+std::vector<Point> run(const std::string& name, std::uint64_t seed, std::size_t n, std::size_t batch = 1, double wanted = 0,
+                       const SearchSpace& s = six_knobs()) {
   auto strategy = make(name, s, seed);
   std::vector<Point> out;
   while (out.size() < n) {
@@ -102,24 +111,30 @@ TEST_CASE("every strategy proposes valid points, never one twice, alike for one 
     CHECK(run(name, 4, 150) != points);
     const auto batched = run(name, 3, 96, 8);
     CHECK(std::set<Point>(batched.begin(), batched.end()).size() == batched.size());
+    const SearchSpace drawn = prepared(s, {0, 1});
+    const auto others = run(name, 3, 150, 1, 0, drawn);
+    for (const Point& p : others) CHECK(s.violated(p) == nullptr);
+    CHECK(std::set<Point>(others.begin(), others.end()).size() == others.size());
+    CHECK(run(name, 3, 150, 1, 0, drawn) == others);
   }
 }
 
 TEST_CASE("every strategy exhausts a tiny space and then proposes nothing") {
-  for (const std::string& name : strategy_names()) {
-    CAPTURE(name);
-    const SearchSpace s = tiny();
-    auto strategy = make(name, s, 1);
-    std::set<Point> seen;
-    for (;;) {
-      const auto asked = strategy->ask(1);
-      if (asked.empty()) break;
-      CHECK(seen.insert(asked[0]).second);
-      strategy->tell({asked[0], asked[0][0] == 1 ? std::nullopt : std::optional(1.0 + asked[0][1])});
-      REQUIRE(seen.size() <= 15);
+  for (const SearchSpace& s : {tiny(), prepared(tiny(), {0, 2})}) {
+    for (const std::string& name : strategy_names()) {
+      CAPTURE(name);
+      auto strategy = make(name, s, 1);
+      std::set<Point> seen;
+      for (;;) {
+        const auto asked = strategy->ask(1);
+        if (asked.empty()) break;
+        CHECK(seen.insert(asked[0]).second);
+        strategy->tell({asked[0], asked[0][0] == 1 ? std::nullopt : std::optional(1.0 + asked[0][1])});
+        REQUIRE(seen.size() <= 15);
+      }
+      CHECK(seen.size() == 15);
+      CHECK(strategy->ask(4).empty());
     }
-    CHECK(seen.size() == 15);
-    CHECK(strategy->ask(4).empty());
   }
 }
 
@@ -188,6 +203,39 @@ TEST_CASE("the archive keeps the best through re-measurements") {
   // Neighbours of (0,…): one step up in each ordinal, all other categories, the other boolean.
   CHECK(archive.neighbours({0, 0, 0, 0, 0, 0}, false).size() == 3 + 4 + 3 + 1);
   CHECK(archive.neighbours({0, 0, 0, 0, 0, 0}, true).size() == 7 + 7 + 5 + 4 + 3 + 1);
+}
+
+TEST_CASE("neighbours are the same whether rules say what they read or not, and from a point that breaks one") {
+  const SearchSpace s = six_knobs(), said = prepared(s, {0, 1});
+  const Archive all(s), some(said);
+  for (const Point& p : {Point{3, 7, 1, 2, 3, 0}, Point{5, 5, 0, 0, 0, 1}, Point{7, 7, 2, 1, 0, 0}})
+    for (const bool wide : {false, true}) CHECK(some.neighbours(p, wide) == all.neighbours(p, wide));
+  CHECK(some.neighbours({7, 7, 2, 1, 0, 0}, true).size() == 4 + 4);  // only a or b mends it: 0 to 3 either
+}
+
+TEST_CASE("what to perturb is a knob that has another choice, and tries are counted") {
+  SearchSpace s = six_knobs();
+  int asked = 0;
+  s.knobs.push_back(categorical("one", 1));
+  s.constraints.insert(s.constraints.begin(), {"counted", "", [&asked](const Point&) { return ++asked, true; }});
+  Archive archive(s);
+  const Point from = {1, 1, 1, 1, 1, 1, 0};
+  archive.record({from, 1.0});
+  CHECK(archive.movable() == std::vector<std::size_t>{0, 1, 2, 3, 4, 5});
+  Rng rng(2);
+  for (int i = 0; i < 100; ++i) {
+    int once = 1;
+    CHECK(perturbed(archive, from, 1, rng, once));
+    CHECK(once == 0);
+  }
+  s.constraints.push_back({"never", "", [](const Point&) { return false; }});
+  const Archive hopeless(s);
+  asked = 0;
+  int tries = 70;
+  CHECK_FALSE(perturbed(hopeless, from, 2, rng, tries));
+  CHECK(asked == 70);
+  CHECK_FALSE(perturbed(hopeless, from, 2, rng, tries));
+  CHECK(asked == 70);
 }
 
 TEST_CASE("the forest interpolates what it was shown") {
