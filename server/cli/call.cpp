@@ -33,6 +33,7 @@ class InterruptWatch {
   explicit InterruptWatch(std::stop_source& source) {
     struct sigaction action {};
     action.sa_handler = [](int) { g_interrupted = true; };
+    action.sa_flags = SA_RESETHAND;  // who does not want to wait for the end of what runs asks twice
     ::sigaction(SIGINT, &action, &old_int_);
     ::sigaction(SIGTERM, &action, &old_term_);
     thread_ = std::jthread([&source](std::stop_token stop) {
@@ -77,8 +78,7 @@ Result<Json> unwrap(const Json& job) {
 Result<Json> call_tool(const CallOptions& options, const std::string& tool, Json args) {
   static const std::set<std::string> kLong = {"amk_eval", "amk_loop", "amk_autoresearch"};
   const bool is_long = kLong.count(tool) != 0;
-  if (is_long && options.detach) args["wait_s"] = 0;
-  if (is_long && !options.detach) args["wait_s"] = 50;
+  if (is_long) args["wait_s"] = 0;  // the job's name comes first: an interruption has to tell it to stop
   AMK_TRY(client, make_client(options));
   std::stop_source source;
   InterruptWatch watch(source);
@@ -87,21 +87,20 @@ Result<Json> call_tool(const CallOptions& options, const std::string& tool, Json
 
   auto result = client->call(tool, args, show, source.get_token());
   if (!is_long || options.detach) return result;
-  std::string job_id;
-  auto asked = std::chrono::steady_clock::now();
-  while (result && still_running(*result)) {
-    job_id = (*result)["job_id"].get<std::string>();
-    // A daemon with many who wait answers at once.
-    if (std::chrono::steady_clock::now() - asked < std::chrono::seconds(1)) std::this_thread::sleep_for(std::chrono::milliseconds(250));
-    asked = std::chrono::steady_clock::now();
+  if (!result || !still_running(*result)) return result;
+  const std::string job_id = (*result)["job_id"].get<std::string>();
+  for (;;) {
+    const auto asked = std::chrono::steady_clock::now();
     result = client->call("amk_job", {{"job_id", job_id}, {"wait_s", 50}}, show, source.get_token());
     if (result && !still_running(*result)) return unwrap(*result);
+    if (source.stop_requested()) {
+      (void)client->call("amk_job", {{"job_id", job_id}, {"cancel", true}});
+      return fail(ErrorKind::Cancelled, "interrupted; job " + job_id + " was told to stop, and what it measured is kept", {{"job_id", job_id}});
+    }
+    if (!result) return result;
+    // A daemon with many who wait answers at once.
+    if (std::chrono::steady_clock::now() - asked < std::chrono::seconds(1)) std::this_thread::sleep_for(std::chrono::milliseconds(250));
   }
-  if (!result && result.error().kind == ErrorKind::Cancelled && !job_id.empty()) {
-    (void)client->call("amk_job", {{"job_id", job_id}, {"cancel", true}});
-    return fail(ErrorKind::Cancelled, "interrupted; job " + job_id + " was told to stop, and what it measured is kept", {{"job_id", job_id}});
-  }
-  return result;
 }
 
 Result<Json> export_rows(const CallOptions& options, Json filters, const std::string& file) {

@@ -342,7 +342,9 @@ std::vector<JobSnapshot> JobManager::list() const {
   return out;
 }
 
-Result<JobSnapshot> JobManager::cancel(const std::string& job_id) {
+Result<JobSnapshot> JobManager::cancel(const std::string& job_id) { return cancel(job_id, false); }
+
+Result<JobSnapshot> JobManager::cancel(const std::string& job_id, bool only_queued) {
   std::unique_lock lock(impl_->mutex);
   const auto found = impl_->jobs.find(job_id);
   if (found == impl_->jobs.end()) return fail(ErrorKind::NotFound, "no job " + job_id, {{"job_id", job_id}});
@@ -361,13 +363,19 @@ Result<JobSnapshot> JobManager::cancel(const std::string& job_id) {
   }
   const JobSnapshot now = job->snapshot;
   lock.unlock();
-  job->stop.request_stop();  // outside the lock: runs the callbacks of whoever watches the token
+  if (!only_queued) job->stop.request_stop();  // outside the lock: runs the callbacks of whoever watches the token
   return now;
 }
 
 Result<Json> JobManager::call(JobRequest request, double wait_s, mcp::RequestContext& context) {
+  const bool can_be_found = !request.request_key.empty() || request.join_identical;
   AMK_TRY(started, start(std::move(request)));
   AMK_TRY(job, wait(started.job_id, wait_s, &context));
+  // Its client does not want it any more, nobody else knows its name, and it has not begun: it would only keep others waiting.
+  if (!can_be_found && context.stop_token().stop_requested()) {
+    AMK_TRY(left, cancel(started.job_id, true));
+    job = left;
+  }
   if (job.state == JobState::Done) return *job.result;
   if (is_final(job.state)) return tl::unexpected<Error>(*job.error);
   return to_json(job);

@@ -93,12 +93,14 @@ class JobManager {
   Result<JobSnapshot> cancel(const std::string& job_id);
 
   // start + wait: the job's own result (or error) if it is final within wait_s, else {job_id, state: "queued" or "running", progress}.
-  // Cancelling the request leaves the job running.
+  // Cancelling the request leaves the job running. One that has not begun ends with it, unless it can be found again: by its request_key, or by an
+  // equal call (join_identical).
   Result<Json> call(JobRequest request, double wait_s, mcp::RequestContext& context);
 
   int active() const;  // queued and running
 
  private:
+  Result<JobSnapshot> cancel(const std::string& job_id, bool only_queued);
   struct Impl;
   static void run_queued(const std::shared_ptr<Impl>& impl);
   std::shared_ptr<Impl> impl_;

@@ -1,5 +1,7 @@
 #include "server/protocol/json_rpc.h"
 
+#include "core/base/text.h"
+
 namespace amk::mcp {
 namespace {
 
@@ -9,6 +11,21 @@ Message invalid(Message m, std::string problem) {
   m.kind = MessageKind::Invalid;
   m.problem = std::move(problem);
   return m;
+}
+
+// Errors name what was asked for. Who asks with a method, a name or an address of megabytes is told its beginning.
+std::string bounded(const std::string& text, std::size_t most) {
+  const std::string_view kept = cut_text(text, most);
+  return kept.size() == text.size() ? text : std::string(kept) + "…";
+}
+
+Json bounded(const Json& data) {
+  constexpr std::size_t kMostBytes = 1000;
+  if (data.is_string()) return bounded(data.get_ref<const std::string&>(), kMostBytes);
+  Json out = data;
+  if (data.is_structured())
+    for (Json& value : out) value = bounded(value);
+  return out;
 }
 
 }  // namespace
@@ -50,8 +67,9 @@ Message classify(Json message) {
 Json make_result(const Json& id, Json result) { return {{"jsonrpc", "2.0"}, {"id", id}, {"result", std::move(result)}}; }
 
 Json make_error(const Json& id, const RpcError& error) {
-  Json body = {{"code", static_cast<int>(error.code)}, {"message", error.message}};
-  if (!error.data.is_null()) body["data"] = error.data;
+  constexpr std::size_t kMostBytes = 3000;  // lists of what is accepted are some hundred
+  Json body = {{"code", static_cast<int>(error.code)}, {"message", bounded(error.message, kMostBytes)}};
+  if (!error.data.is_null()) body["data"] = bounded(error.data);
   Json out = {{"jsonrpc", "2.0"}, {"error", std::move(body)}};
   if (!id.is_null()) out["id"] = id;
   return out;

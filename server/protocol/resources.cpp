@@ -85,6 +85,9 @@ MethodResult get_prompt(const Server::Impl& server, const Json& params, Call& ca
     for (const auto& [key, v] : given->items()) {
       if (v.is_structured() || v.is_null()) return rpc_fail(RpcCode::InvalidParams, "params.arguments." + key + " must be a string");
       args[key] = v.is_string() ? v.get<std::string>() : v.dump();
+      if (constexpr std::size_t kMost = 1024; args[key].size() > kMost)  // it comes back in the prompt's text
+        return rpc_fail(RpcCode::InvalidParams,
+                        "params.arguments." + key + " has " + std::to_string(args[key].size()) + " bytes; at most " + std::to_string(kMost));
     }
   }
   for (const PromptArgument& a : prompt->second->arguments)

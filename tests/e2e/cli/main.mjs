@@ -5,6 +5,7 @@ import './generate.mjs';
 import './instruction.mjs';
 import './hostile.mjs';
 import './http.mjs';
+import './interrupt.mjs';
 import './limits.mjs';
 import './setup.mjs';
 import './shims.mjs';

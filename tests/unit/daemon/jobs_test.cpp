@@ -247,6 +247,36 @@ TEST_CASE("wait forwards progress, ends when the request is cancelled, and leave
   CHECK(jobs.wait(id, 20, &second)->state == JobState::Done);
 }
 
+TEST_CASE("a call that is cancelled takes its job along where it has not begun and nobody can come back for it") {
+  Gate gate;
+  JobManager jobs({.max_running = 1});
+  const std::string running = jobs.start({.kind = "k", .run = gate.job(1)})->job_id;
+  while (gate.started == 0) std::this_thread::yield();
+  const auto call = [&](const std::string& key, bool join) {
+    std::stop_source stop;
+    stop.request_stop();
+    Listener listener(stop.get_token());
+    JobRequest request;
+    request.kind = "k";
+    request.request_key = key;
+    request.join_identical = join;
+    request.args = {{"of", key + (join ? "&" : "")}};
+    request.run = gate.job(2);
+    return jobs.call(std::move(request), 3600, listener);
+  };
+  for (int i = 0; i < 200; ++i) {  // more than may wait
+    const auto left = call("", false);
+    REQUIRE_FALSE(left);
+    CHECK(left.error().kind == ErrorKind::Cancelled);
+  }
+  CHECK(jobs.active() == 1);
+  CHECK(call("mine", false).value().at("state") == "queued");
+  CHECK(call("", true).value().at("state") == "queued");
+  CHECK(jobs.active() == 3);
+  gate.open();
+  CHECK(jobs.wait(running, 20)->state == JobState::Done);
+}
+
 TEST_CASE("request_key: a job that ended because something was missing is no answer; a refusal is one; records follow") {
   FakeJournal journal;
   ErrorKind kind = ErrorKind::Unavailable;

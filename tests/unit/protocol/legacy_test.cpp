@@ -92,6 +92,35 @@ TEST_CASE("ids are echoed as they came; a reply has jsonrpc 2.0; unknown methods
   CHECK(peer.messages().empty());
 }
 
+TEST_CASE("whatever is asked for, an error that names it is short") {
+  mcp::Server server(fake_definition());
+  Peer peer(server);
+  peer.initialize();
+  const std::string much = [] {
+    std::string text;
+    while (text.size() < 300'000) text += "ü€x";
+    return text;
+  }();
+  const std::pair<std::string, Json> asked[] = {
+      {much, Json::object()},
+      {"tools/call", {{"name", much}}},
+      {"tools/call", {{"name", "add"}, {"arguments", {{much, 1}}}}},
+      {"tools/list", {{"cursor", much}}},
+      {"resources/read", {{"uri", "amk://" + much}}},
+      {"resources/subscribe", {{"uri", much}}},
+      {"prompts/get", {{"name", much}}},
+      {"prompts/get", {{"name", "greet"}, {"arguments", {{"who", much}}}}},
+      {"prompts/get", {{"name", "greet"}, {"arguments", {{much, "x"}, {"who", "y"}}}}},
+      {"completion/complete", {{"ref", {{"type", "ref/prompt"}, {"name", much}}}, {"argument", {{"name", "a"}, {"value", much}}}}},
+      {"logging/setLevel", {{"level", much}}}};
+  for (const auto& [method, params] : asked) {
+    const Json reply = peer.request(method, params);
+    CAPTURE(method.substr(0, 40));
+    CAPTURE(params.dump().substr(0, 60));
+    CHECK(reply.dump().size() < 8000);
+  }
+}
+
 TEST_CASE("batches: received in 2025-03-26 only; one array of replies, none for notifications; initialize not inside") {
   mcp::Server server(fake_definition());
   Peer peer(server);
