@@ -31,7 +31,14 @@ Result<ModelRef> resolve_plain(std::string_view name, const ModelSources& source
   }
   const fs::path directory(name);
   std::error_code ec;
-  if (fs::is_directory(directory, ec)) return from_directory(directory, name);
+  if (fs::is_directory(directory, ec)) {
+    std::error_code unknown;  // a folder that may not be read says so when it is opened
+    if (!fs::exists(directory / "config.json", unknown) && !unknown)
+      return fail(ErrorKind::NotFound,
+                  "model is \"" + std::string(name.substr(0, 200)) + "\", a folder without config.json; accepted: a checkpoint's own folder",
+                  {{"field", "model"}, {"value", std::string(name)}, {"accepted", "a folder with config.json and safetensors"}});
+    return from_directory(directory, name);
+  }
   if (ec == std::errc::too_many_symbolic_link_levels)
     return fail(ErrorKind::Io, std::string(name) + ": too many levels of symbolic links", {{"field", "model"}, {"value", std::string(name)}});
   if (is_hub_name(name)) {

@@ -141,6 +141,9 @@ Result<std::optional<Experiment>> CampaignService::best(CampaignId id) const {
 Result<std::optional<Experiment>> CampaignService::baseline(CampaignId id) const {
   return impl_->store.read<std::optional<Experiment>>([id](sql::Connection& c) { return rows::baseline_of(c, id); });
 }
+Result<double> CampaignService::speedup(CampaignId id) const {
+  return impl_->store.read<double>([id](sql::Connection& c) { return rows::speedup_of(c, id); });
+}
 Result<Experiment> CampaignService::experiment(ExperimentId id) const {
   return impl_->store.read<Experiment>([id](sql::Connection& c) { return rows::load_experiment(c, id); });
 }

@@ -162,6 +162,7 @@ class CampaignService {
   // --- Reading
   Result<std::optional<Experiment>> best(CampaignId id) const;
   Result<std::optional<Experiment>> baseline(CampaignId id) const;
+  Result<double> speedup(CampaignId id) const;  // of the best over the baseline, by ratios measured in turn; 0: nothing kept yet
   Result<Experiment> experiment(ExperimentId id) const;
   // Every ended experiment after `end_seq` (0: all), in the order they ended: what strategies and the prior learn from.
   // Returns the last end_seq seen. `each` returns false to stop.

@@ -93,7 +93,7 @@ Result<Judgement> judge(const Verdict& verdict, const std::string& device_kind, 
 std::optional<std::string> stop_reason(const CampaignPolicy& policy, const Standing& s) {
   if (s.has_best) {
     if (policy.within_floor >= 0 && s.bound_us > 0 && s.best_us <= s.bound_us * (1 + policy.within_floor)) return "near-floor";
-    if (policy.speedup_target && s.best_us > 0 && s.baseline_us / s.best_us >= *policy.speedup_target) return "speedup-target";
+    if (policy.speedup_target && s.speedup >= *policy.speedup_target) return "speedup-target";
   }
   if (policy.budget_us && s.spent_us >= *policy.budget_us) return "budget";
   if (policy.plateau > 0 && s.non_keeps >= policy.plateau) return s.has_best ? "plateau" : "no-correct-baseline";

@@ -19,7 +19,7 @@ struct CampaignPolicy {
   int plateau = 8;                        // consecutive non-keeps; 0: a plateau never ends the campaign
   double within_floor = 0.10;             // done when best <= floor · (1 + this); negative: never
   std::optional<std::int64_t> budget_us;  // time spent in this campaign (boot clock, across restarts)
-  std::optional<double> speedup_target;   // baseline latency / best latency
+  std::optional<double> speedup_target;   // over the baseline: the product of the kept steps' ratios, each measured in turn
   bool operator==(const CampaignPolicy&) const = default;
 };
 Json to_json(const CampaignPolicy& policy);  // {"plateau", "within_floor", "budget_s", "speedup_target"}
@@ -45,8 +45,9 @@ Result<Judgement> judge(const Verdict& verdict, const std::string& device_kind, 
 // The rule that ends a campaign, if one does: "plateau", "near-floor", "budget", "speedup-target".
 struct Standing {
   bool has_best = false;
-  double baseline_us = 0, best_us = 0, bound_us = 0;  // bound 0: unknown
-  std::int64_t non_keeps = 0;                         // since the last kept or reopening
+  double best_us = 0, bound_us = 0;  // bound 0: unknown
+  double speedup = 0;                // of the best over the baseline, measured in turn step by step; asked for only where there is a target
+  std::int64_t non_keeps = 0;        // since the last kept or reopening
   std::int64_t spent_us = 0;
 };
 std::optional<std::string> stop_reason(const CampaignPolicy& policy, const Standing& standing);

@@ -54,7 +54,9 @@ struct Leader {
   double latency_us = 0, bound_us = 0;  // bound 0: unknown
 };
 Result<std::optional<Leader>> leader_of(sql::Connection& c, CampaignId id);
-Result<double> baseline_latency_us(sql::Connection& c, CampaignId id);  // 0: none yet
+// Best over baseline: the product of what each kept one gained on the one before it, measured in turn. The latencies of the two are of different
+// moments; their quotient is taken only where a step has no such ratio. 0: nothing kept yet. Reads the verdict of every kept one.
+Result<double> speedup_of(sql::Connection& c, CampaignId id);
 
 // A query whose rows are experiments, for read_experiment().
 #define AMK_EXPERIMENT_SELECT                                                                                                               \

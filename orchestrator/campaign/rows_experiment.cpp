@@ -86,11 +86,25 @@ Result<std::optional<Leader>> leader_of(sql::Connection& c, CampaignId id) {
   return Leader{row.text(0), row.f64(1), row.opt_f64(2).value_or(0)};
 }
 
-Result<double> baseline_latency_us(sql::Connection& c, CampaignId id) {
-  AMK_TRY(row, c.query("SELECT latency_us FROM experiments WHERE campaign = ?1 AND outcome = 0 AND end_seq IS NOT NULL ORDER BY end_seq LIMIT 1",
+Result<double> speedup_of(sql::Connection& c, CampaignId id) {
+  AMK_TRY(row, c.query("SELECT e.latency_us, v.json FROM experiments e JOIN verdicts v ON v.id = e.verdict "
+                       "WHERE e.campaign = ?1 AND e.outcome = 0 AND e.end_seq IS NOT NULL ORDER BY e.end_seq",
                        raw(id)));
-  AMK_TRY(found, row.next());
-  return found ? row.f64(0) : 0.0;
+  double first_us = 0, last_us = 0, chained = 1;
+  for (;;) {
+    AMK_TRY(more, row.next());
+    if (!more) break;
+    last_us = row.f64(0);
+    if (first_us > 0 && chained > 0) {
+      AMK_TRY(verdict, parse_json(row.view(1), "stored verdict"));
+      const Json versus = verdict.value("versus", Json(nullptr));
+      const Json ratio = versus.is_object() ? versus.value("ratio", Json(nullptr)) : Json(nullptr);
+      chained *= ratio.is_number() ? ratio.get<double>() : 0;
+    }
+    if (first_us <= 0) first_us = last_us;
+  }
+  if (first_us <= 0) return 0.0;
+  return chained > 0 ? chained : first_us / last_us;
 }
 
 Result<std::vector<EndedPlace>> ended_places(sql::Connection& c, CampaignId id, std::int64_t end_seq, std::int64_t upto) {

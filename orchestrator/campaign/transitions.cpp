@@ -82,8 +82,10 @@ Status advance(sql::Connection& c, rows::Campaign& campaign, std::int64_t unchar
     standing.has_best = true;
     standing.best_us = leader->latency_us;
     standing.bound_us = leader->bound_us;
-    AMK_TRY(baseline, rows::baseline_latency_us(c, campaign.info.id));
-    standing.baseline_us = baseline;
+    if (campaign.info.policy.speedup_target) {
+      AMK_TRY(speedup, rows::speedup_of(c, campaign.info.id));
+      standing.speedup = speedup;
+    }
   }
   if (const auto reason = stop_reason(campaign.info.policy, standing)) {
     campaign.info.state = CampaignState::Done;

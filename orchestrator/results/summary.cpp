@@ -98,9 +98,8 @@ Result<Json> Results::grouped(std::string_view by) const {
       Group& group = groups[by == "model" ? key.workload : by == "gpu" ? key.gpu : by == "device_kind" ? key.device_kind : key.regime];
       ++group.campaigns;
       for (std::size_t i = 0; i < group.outcomes.size(); ++i) group.outcomes[i] += campaign.outcomes[i];
-      AMK_TRY(leader, rows::leader_of(c, campaign.info.id));
-      AMK_TRY(baseline, rows::baseline_latency_us(c, campaign.info.id));
-      if (leader && baseline > 0) group.best_speedup = std::max(group.best_speedup.value_or(0), baseline / leader->latency_us);
+      AMK_TRY(speedup, rows::speedup_of(c, campaign.info.id));
+      if (speedup > 0) group.best_speedup = std::max(group.best_speedup.value_or(0), speedup);
     }
     for (const auto& [name, group] : groups) {
       Json counts = Json::object();

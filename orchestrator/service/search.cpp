@@ -308,14 +308,14 @@ Result<Json> result_of(Service::Impl& impl, const Run& run) {
   // A run that ended before the prior was there went without.
   if (run.search->there()) out["prior"] = *run.prior;
   AMK_TRY(best, impl.campaigns.best(run.campaign.id));
-  AMK_TRY(baseline, impl.campaigns.baseline(run.campaign.id));
   out["best_config"] = best ? best->config : Json(nullptr);
   out["best_verdict"] = nullptr;
   if (best) {
     AMK_TRY(verdict, impl.campaigns.verdict(best->verdict_id));
     out["best_verdict"] = to_json(verdict);
     out["best_verdict"].erase("config");  // best_config says it
-    if (baseline && baseline->latency_us && best->latency_us) out["speedup_vs_baseline"] = *baseline->latency_us / *best->latency_us;
+    AMK_TRY(speedup, impl.campaigns.speedup(run.campaign.id));
+    if (speedup > 0) out["speedup_vs_baseline"] = speedup;
   }
   return out;
 }

@@ -1,4 +1,6 @@
-// A line of a block: `$ command   # exit N   shows TEXT`. Exit 0 unless it says otherwise; TEXT must be in stdout. Prints "N passed, N failed".
+// docs/: a line of a block "sh run": `$ command   # exit N   shows TEXT`. Exit 0 unless it says otherwise; TEXT must be in stdout.
+// README.md: a block "console" shows commands and what they print, shortened by "…": every piece between must be in stdout, in this order.
+// Prints "N passed, N failed".
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -6,27 +8,55 @@ import path from 'node:path';
 import { binary, root } from '../cli/harness.mjs';
 
 let passed = 0, failed = 0;
+// A folder from which the commands find ./amk and files of the project, and a shell there.
+function place() {
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'amk-docs-'));
+  fs.symlinkSync(binary, path.join(dir, 'amk'));
+  fs.symlinkSync(path.join(root, 'tests'), path.join(dir, 'tests'));
+  const env = { PATH: process.env.PATH, HOME: dir };
+  return {
+    run: (command) => spawnSync('bash', ['-c', command], { cwd: dir, env, encoding: 'utf8', timeout: 120_000, maxBuffer: 64 << 20 }),
+    leave: () => {
+      spawnSync(binary, ['--workspace', path.join(dir, 'workspace'), 'serve', '--stop', '--force'], { env, timeout: 20_000 });
+      fs.rmSync(dir, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
+    },
+  };
+}
 for (const page of fs.readdirSync(path.join(root, 'docs')).filter((f) => f.endsWith('.md')).sort()) {
   const text = fs.readFileSync(path.join(root, 'docs', page), 'utf8');
   const lines = [...text.matchAll(/```sh run\n([\s\S]*?)```/g)].flatMap((m) => m[1].split('\n')).filter((l) => l.startsWith('$ '));
   if (!lines.length) continue;
-  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'amk-docs-'));
-  // The commands name ./amk and files of the project.
-  fs.symlinkSync(binary, path.join(dir, 'amk'));
-  fs.symlinkSync(path.join(root, 'tests'), path.join(dir, 'tests'));
-  const env = { PATH: process.env.PATH, HOME: dir };
+  const { run, leave } = place();
   for (const line of lines) {
     const [, command, note = ''] = /^\$ (.*?)(?:\s+# (.*))?$/.exec(line);
     const exit = Number(/exit (\d+)/.exec(note)?.[1] ?? 0);
     const shows = /shows (.*)$/.exec(note)?.[1]?.trim();
-    const r = spawnSync('bash', ['-c', command], { cwd: dir, env, encoding: 'utf8', timeout: 120_000, maxBuffer: 64 << 20 });
+    const r = run(command);
     if (r.status === exit && (!shows || r.stdout.includes(shows))) { passed++; continue; }
     failed++;
     console.log(`FAILED docs/${page}: ${command}\n  exit ${r.status} (wanted ${exit}), stdout: ${r.stdout.slice(0, 300)} stderr: ${r.stderr.slice(-200)}${shows ? `\n  wanted in it: ${shows}` : ''}`);
   }
-  spawnSync(binary, ['--workspace', path.join(dir, 'workspace'), 'serve', '--stop', '--force'], { env, timeout: 20_000 });
-  fs.rmSync(dir, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
+  leave();
 }
+const shown = [...fs.readFileSync(path.join(root, 'README.md'), 'utf8').matchAll(/```console\n([\s\S]*?)```/g)].flatMap((m) => m[1].split(/^\$ /m).slice(1));
+const { run, leave } = place();
+for (const example of shown) {
+  const [command, ...lines] = example.trimEnd().split('\n');
+  const r = run(command);
+  // A line that begins with a blank goes on with the one before.
+  const pieces = lines.join('\n').replaceAll('\n ', '').split(/…|\n/).filter((p) => !/^[,{}]*$/.test(p));
+  let at = 0;
+  const missing = pieces.find((p) => {
+    const found = r.stdout.indexOf(p, at);
+    at = found + p.length;
+    return found < 0;
+  });
+  if (r.status === 0 && missing === undefined) { passed++; continue; }
+  failed++;
+  console.log(`FAILED README.md: ${command}\n  exit ${r.status}, wanted in stdout, in its place: ${missing}\n  stdout: ${r.stdout.slice(0, 2000)} stderr: ${r.stderr.slice(-200)}`);
+}
+leave();
+if (shown.length < 5) { failed++; console.log(`FAILED README.md: ${shown.length} examples`); }
 // Commands that are only mentioned (many need a GPU or hours) must at least exist: the verb, and every option of it.
 const help = (words) => spawnSync(binary, [...words, '--help'], { encoding: 'utf8', timeout: 20_000 });
 const known = new Map();

@@ -94,6 +94,23 @@ TEST_CASE("near the floor and at the speedup target a campaign is done; reopenin
   CHECK(lab.run(3, 51).done_reason == "speedup-target");  // 100 / 51 = 1.96
 }
 
+TEST_CASE("a speedup is that of measurements in turn: a card that is slower or faster than it was neither makes one nor hides it") {
+  CampaignPolicy policy;
+  policy.within_floor = -1;
+  policy.speedup_target = 2;
+  Lab lab(policy, "cuda");
+  lab.run(measured(config(1), 1000, "", 0, 0));
+  CHECK(must(lab.service->speedup(lab.campaign)) == 1.0);
+  // The card is quiet now: twice as fast as then, 1.25 times as fast as the first one is now.
+  const Recorded quiet = lab.run(measured(config(2), 400, id_of(config(1)), 1.24, 1.26));
+  CHECK(quiet.state == CampaignState::Optimizing);
+  CHECK(must(lab.service->speedup(lab.campaign)) == doctest::Approx(1.25));
+  // And crowded: three times as long as the second took then, 1.75 times as fast as it is now.
+  const Recorded crowded = lab.run(measured(config(3), 1200, id_of(config(2)), 1.74, 1.76));
+  CHECK(crowded.done_reason == "speedup-target");
+  CHECK(must(lab.service->speedup(lab.campaign)) == doctest::Approx(1.25 * 1.75));
+}
+
 TEST_CASE("the budget counts time spent in the campaign, across restarts, on the boot clock") {
   CampaignPolicy policy;
   policy.budget_us = 100'000'000;

@@ -61,7 +61,7 @@ TEST_CASE("a prediction can not enter a GPU campaign, nor a measurement a predic
 
 TEST_CASE("the four stop rules, each alone") {
   CampaignPolicy none{0, -1, std::nullopt, std::nullopt};
-  Standing s{true, 200, 100, 50, 1000, std::int64_t{1} << 60};
+  Standing s{true, 100, 50, 4, 1000, std::int64_t{1} << 60};
   CHECK_FALSE(stop_reason(none, s));
   CampaignPolicy plateau = none;
   plateau.plateau = 8;
@@ -85,9 +85,9 @@ TEST_CASE("the four stop rules, each alone") {
   CHECK(stop_reason(budget, s) == "budget");
   CampaignPolicy target = none;
   target.speedup_target = 2;
-  s.best_us = 100.01;
+  s.speedup = 1.999;
   CHECK_FALSE(stop_reason(target, s));
-  s.best_us = 100;
+  s.speedup = 2;
   CHECK(stop_reason(target, s) == "speedup-target");
 }
 

@@ -62,6 +62,17 @@ TEST_CASE("unknown and malformed names are answered, never searched for elsewher
   CHECK(resolve_model("nope", sources()).error().message.find("llama-3.2-1b") != std::string::npos);
 }
 
+TEST_CASE("a folder that is no checkpoint is named as the model that was asked for") {
+  TempDir dir;
+  for (const std::string& name : {dir.path().string(), dir.path().string() + "@int8"}) {
+    const auto ref = resolve_model(name, sources());
+    REQUIRE_FALSE(ref);
+    CHECK(ref.error().kind == ErrorKind::NotFound);
+    CHECK(ref.error().message == "model is \"" + dir.path().string() + "\", a folder without config.json; accepted: a checkpoint's own folder");
+    CHECK(ref.error().data.value("field", "") == "model");
+  }
+}
+
 TEST_CASE("org/name is found through refs/main in the cache") {
   const TempDir cache;
   const fs::path root = "models--org--some-model";
