@@ -163,7 +163,9 @@ const std::vector<Rule> kRules = {
        return in.config.cluster_m <= std::max<std::int64_t>(1, ceil_div(roles.m, in.config.tile_m)) &&
               in.config.cluster_n <= std::max<std::int64_t>(1, ceil_div(roles.n, in.config.tile_n));
      }},
-    {"raster_range", "the walk over the tiles counts in 32 bits: raster.group times the tiles across a band is below 2^32",
+    {"raster_range",
+     "the walk over the tiles counts in 32 bits: raster.group times the tiles across a band is below 2^32",
+     {"tile.m", "tile.n", "cluster.m", "cluster.n", "swap", "raster.along", "raster.group"},
      [](const RuleInput& in) {
        if (in.config.path == Path::Plain) return true;
        const Canonical roles = roles_of(in.shape, in.config.swap);
