@@ -10,6 +10,9 @@ namespace {
 constexpr std::uint64_t kMostPlaces = std::uint64_t{1} << 63;
 // Combinations that one join of lists may look at: half a second at the worst. What would take more is left to trial.
 constexpr std::uint64_t kMostJoined = 8'000'000;
+// Longer lists are made for a rule that refuses an eighth of them at least; one that refuses less costs less where it is left to trial.
+constexpr std::uint64_t kShort = 50'000;
+constexpr int kSample = 256, kMostlyHeld = 224;
 
 std::uint64_t product(std::uint64_t a, std::uint64_t b) { return b != 0 && a > kMostPlaces / b ? kMostPlaces : a * b; }
 
@@ -113,8 +116,20 @@ void ValidPoints::build() const {
     if (!rule->holds(default_)) trial_.push_back(rule);
     return true;
   });
+  Rng rng(1);
+  const auto mostly_holds = [&](const Constraint& rule, const std::vector<std::size_t>& members) {
+    Point point = default_;
+    int held = 0;
+    for (int i = 0; i < kSample; ++i) {
+      for (const std::size_t m : members)
+        if (groups_[m].rows > 0) set(groups_[m], rng.below(groups_[m].rows), point);
+      held += rule.holds(point);
+    }
+    return held >= kMostlyHeld;
+  };
   while (!open.empty()) {
     std::vector<std::size_t> best;
+    const Constraint* first = nullptr;
     std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
     for (const Constraint* rule : open) {
       auto members = members_of(*rule);
@@ -123,9 +138,14 @@ void ValidPoints::build() const {
         work = product(work, groups_[m].rows);
         for (const std::uint16_t k : groups_[m].knobs) codes = product(codes, choices_[k]);
       }
-      if (codes < kMostPlaces && work < least) least = work, best = std::move(members);
+      if (codes < kMostPlaces && work < least) least = work, best = std::move(members), first = rule;
     }
-    if (least > kMostJoined) break;
+    if (first == nullptr || least > kMostJoined) break;
+    if (least > kShort && mostly_holds(*first, best)) {
+      trial_.push_back(first);
+      std::erase(open, first);
+      continue;
+    }
     std::vector<const Constraint*> now;
     std::erase_if(open, [&](const Constraint* rule) {
       const auto members = members_of(*rule);

@@ -1,7 +1,7 @@
 // The points that a space's rules allow, prepared for drawing where few of all combinations are allowed. Knobs that rules tie together are kept as
 // the list of their allowed combinations; such lists, and the knobs that no rule reads, are independent of each other, so a draw from each is a draw
-// from all points alike. Rules that do not say what they read, or tie too many combinations together, are left to trial. The lists are made at the
-// first use (tens of milliseconds for a hundred thousand combinations). Thread-safe.
+// from all points alike. Rules that do not say what they read, tie too many combinations together, or tie many and refuse few, are left to trial. The
+// lists are made at the first use (tens of milliseconds for a hundred thousand combinations). Thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -448,7 +448,8 @@ TEST_CASE("draws are from all that can run, and from nothing else") {
   const Canonical shape{.m = 512, .n = 1000, .k = 4096, .out = OutType::Fp32};
   SearchSpace space = space_of(shape, dense_storage(shape), hopper(), default_config(shape, dense_storage(shape), hopper()));
   std::set<std::uint16_t> read;
-  for (const Constraint& rule : space.constraints) read.insert(rule.reads->begin(), rule.reads->end());
+  for (const Constraint& rule : space.constraints)
+    if (rule.name != "raster_range") read.insert(rule.reads->begin(), rule.reads->end());  // of larger outputs
   std::uint64_t free = 1, tied = 0;
   for (std::uint16_t k = 0; k < space.knobs.size(); ++k)
     if (read.count(k) == 0) free *= space.knobs[k].choices.size();

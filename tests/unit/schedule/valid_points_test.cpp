@@ -119,6 +119,21 @@ TEST_CASE("what ties too many combinations together is left to trial") {
   CHECK(valid->places() == std::uint64_t{1} << 56);
 }
 
+TEST_CASE("a rule that ties much and refuses little makes no long list, and is kept nevertheless") {
+  SearchSpace s = of_choices({40, 40, 40, 40});
+  s.constraints.push_back({"rare", "", [](const Point& p) { return p[0] + p[1] + p[2] + p[3] > 20; }, {{0, 1, 2, 3}}});
+  s.constraints.push_back({"half", "", [](const Point& p) { return (p[0] ^ p[1] ^ p[2] ^ p[3]) % 2 == 0; }, {{0, 1, 2, 3}}});
+  const auto valid = ValidPoints::of(s);
+  CHECK(valid->places() == std::uint64_t{40} * 40 * 40 * 40 / 2);
+  SearchSpace rare = s;
+  rare.constraints.pop_back();
+  const auto by_trial = ValidPoints::of(rare);
+  CHECK(by_trial->places() == std::uint64_t{40} * 40 * 40 * 40);
+  CHECK_FALSE(by_trial->at(0));  // 0, 0, 0, 0
+  Rng rng(6);
+  for (int i = 0; i < 500; ++i) CHECK(rare.violated(*by_trial->draw(rng, 10)) == nullptr);
+}
+
 TEST_CASE("listed points keep their order") {
   const SearchSpace s = of_choices({40, 9, 2});
   const std::vector<Point> points = {{39, 8, 1}, {0, 0, 0}, {7, 3, 1}};
