@@ -29,6 +29,7 @@ void Connection::start_events(ExchangeImpl* from, const Headers& extra) {
     headers.emplace_back("Transfer-Encoding", "chunked");
   headers.emplace_back("Connection", close_after_ ? "close" : "keep-alive");
   write(head_text(200, headers) + "\r\n");
+  if (half_closed_) write(chunk(":\n\n"));  // nothing but the second write of two is refused for certain
   keep_alive();
 }
 

@@ -1,5 +1,6 @@
 #include "server/http/beast_connection.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <new>
@@ -140,10 +141,41 @@ void Connection::watch_for_close() {
   // While an answer is pending nothing is read; but the end of the stream must be seen, since it cancels.
   socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this(), mine = exchange_](ErrorCode problem) {
     if (self->closed_ || self->exchange_ != mine || !mine) return;
-    char c;
-    const ssize_t n = problem ? 0 : ::recv(self->socket_.native_handle(), &c, 1, MSG_PEEK | MSG_DONTWAIT);
     // More bytes are the next request, sent early: it waits, and with it the watch (the socket stays readable).
-    if (n == 0 || (n < 0 && errno != EAGAIN)) self->drop();
+    switch (problem ? Peer::Gone : self->peer()) {
+      case Peer::Open:
+        return;
+      case Peer::Silent:
+        return self->on_half_close();
+      case Peer::Gone:
+        return self->drop();
+    }
+  });
+}
+
+Connection::Peer Connection::peer() {
+  char c;
+  const ssize_t n = ::recv(socket_.native_handle(), &c, 1, MSG_PEEK | MSG_DONTWAIT);
+  return n == 0 ? Peer::Silent : n > 0 || errno == EAGAIN ? Peer::Open : Peer::Gone;
+}
+
+// The client sends nothing more. Whether he still reads TCP does not say; but who does not answers the next byte with a reset (RFC 9293, 3.10.7.1).
+// So the answer goes on: an event stream is asked at once, with a comment, and any call that takes time becomes one; what has not begun to answer
+// after a moment cannot be asked, and is taken for left.
+void Connection::on_half_close() {
+  half_closed_ = close_after_ = true;
+  watch_for_reset();
+  if (answer_ == Answer::Events && !finished_) write(chunk(":\n\n"));
+  if (answer_ == Answer::Pending) arm(shared_->options.half_closed);
+}
+
+void Connection::watch_for_reset() {
+  socket_.async_wait(tcp::socket::wait_error, [self = shared_from_this(), mine = exchange_](ErrorCode problem) {
+    if (self->closed_ || self->exchange_ != mine || !mine) return;
+    // Once the end has come, reading tells of nothing else.
+    pollfd p{self->socket_.native_handle(), 0, 0};
+    if (problem || (::poll(&p, 1, 0) == 1 && (p.revents & (POLLERR | POLLHUP)) != 0)) return self->drop();
+    self->watch_for_reset();
   });
 }
 

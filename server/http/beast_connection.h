@@ -85,7 +85,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_body();
   void on_body(ErrorCode problem);
   void failed(const std::exception& e);
+  enum class Peer { Open, Silent, Gone };
+  Peer peer();
   void watch_for_close();
+  void on_half_close();
+  void watch_for_reset();
   void write(std::string text, bool last = false);
   void write_next();
   void written();
@@ -107,7 +111,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Answer answer_ = Answer::None;
   std::deque<std::string> unsent_, sending_;
   std::size_t unsent_bytes_ = 0, expected_bytes_ = 0;
-  bool writing_ = false, http10_ = false, close_after_ = false, finished_ = false, closed_ = false, quiet_ = true;
+  bool writing_ = false, http10_ = false, close_after_ = false, finished_ = false, closed_ = false, quiet_ = true, half_closed_ = false;
   char discarded_[4096];
 };
 

@@ -73,6 +73,7 @@ struct Options {
   std::chrono::milliseconds write_timeout{30'000};  // without any progress
   std::chrono::milliseconds idle_timeout{60'000};   // between requests
   std::chrono::milliseconds keep_alive{10'000};     // between comments on a quiet event stream
+  std::chrono::milliseconds half_closed{1'000};     // from the end of what a client sends to the beginning of his answer
 };
 
 class Server {

@@ -262,8 +262,7 @@ TEST_CASE("legacy: the GET stream carries what belongs to no request; one at a t
   f.server->resource_updated("fake://static");
   CHECK(stream.read_until("fake://static").find("updated") != std::string::npos);
   f.ask("DELETE", session, nullptr);
-  stream.read_all();
-  CHECK(stream.got.ends_with("0\r\n\r\n"));
+  CHECK(stream.read_until("0\r\n\r\n").ends_with("0\r\n\r\n"));  // the connection itself stays
 }
 
 TEST_CASE("modern: no session, headers that mirror the body, statuses of errors") {
@@ -327,6 +326,21 @@ TEST_CASE("modern: the end of the stream cancels; a subscription lives as long a
   CHECK(sub.read_until("\"id\":4").find("resultType") != std::string::npos);
   f.service.reset();  // would hang for 600 s if the call above had not been cancelled
   f.server.reset();
+}
+
+TEST_CASE("both eras: a call whose client closes only his sending side is answered") {
+  FakeService f;
+  const std::string session = f.initialize();
+  for (const bool modern : {true, false}) {
+    CAPTURE(modern);
+    RawClient c(f.service->port());
+    Json message = call(7, "slow", {{"seconds", 0.3}});
+    if (modern) message["params"]["_meta"] = kModernMeta;
+    c.send(f.request("POST", modern ? modern_headers("tools/call", "slow") : session, message.dump()));
+    c.sends_no_more();
+    CHECK(c.read_all().find("\"id\":7") != std::string::npos);
+    CHECK(c.ended);
+  }
 }
 
 TEST_CASE("the rate of requests is bounded") {

@@ -161,7 +161,7 @@ TEST_CASE("too many connections: 503, and the others live on") {
 }
 
 TEST_CASE("events: headers at once, comments while it is quiet, an end when the server stops; a client that leaves is noticed") {
-  EchoServer f({.keep_alive = std::chrono::milliseconds(50)});
+  EchoServer f({.keep_alive = std::chrono::milliseconds(50), .half_closed = std::chrono::milliseconds(20)});
   RawClient stream(f.server->port());
   stream.send("GET /events HTTP/1.1\r\nHost: x\r\n\r\n");
   const std::string& got = stream.read_until(":\n\n");
@@ -191,6 +191,33 @@ TEST_CASE("events: headers at once, comments while it is quiet, an end when the 
   const std::weak_ptr<Echo> handler = f.echo;
   f.echo.reset();
   CHECK(handler.expired());
+}
+
+TEST_CASE("who sends no more but reads is answered; who has left is noticed by what is written to him") {
+  EchoServer f({.keep_alive = std::chrono::hours(1), .half_closed = std::chrono::hours(1)});
+  // A plain answer to a request that came with the end.
+  RawClient plain(f.server->port());
+  plain.send("POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
+  plain.sends_no_more();
+  CHECK(plain.read_all().find("[abc]") != std::string::npos);
+  CHECK(plain.ended);  // no next request can come
+
+  // A stream goes on, asked by a comment; the next client leaves after it, and this comment is refused.
+  RawClient reader(f.server->port());
+  reader.send("GET /events HTTP/1.1\r\nHost: x\r\n\r\n");
+  reader.read_until("data: one\n\n");
+  reader.sends_no_more();
+  CHECK(reader.read_until(":\n\n").ends_with(":\n\n\r\n"));
+  RawClient leaver(f.server->port());
+  leaver.send("GET /events HTTP/1.1\r\nHost: x\r\n\r\n");
+  leaver.read_until("data: one\n\n");
+  CHECK(f.server->connections() >= 2);
+  leaver.close();
+  while (f.server->connections() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK_FALSE(reader.ended);
+  f.echo->events.front()->send_events("data: two\n\n");
+  f.echo->events.front()->finish_events();
+  CHECK(reader.read_all().find("data: two\n\n") != std::string::npos);
 }
 
 TEST_CASE("large bodies of many at once are not kept without end; what was reserved for one is given back") {

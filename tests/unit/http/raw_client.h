@@ -32,6 +32,7 @@ class RawClient {
     socklen_t size = sizeof a;
     return ::getsockname(fd_, reinterpret_cast<sockaddr*>(&a), &size) == 0 ? ntohs(a.sin_port) : 0;
   }
+  void sends_no_more() { ::shutdown(fd_, SHUT_WR); }
   void close() {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
