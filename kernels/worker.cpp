@@ -51,7 +51,7 @@ class Worker {
       AMK_TRY(compiler, NvrtcCompiler::open());
       AMK_TRY(cache, BuildCache::open(body.at("cache").get<std::string>()));
       AMK_TRY(measured, read_bandwidth(gpus[static_cast<std::size_t>(ordinal)], body.at("facts").get<std::string>(), compiler, cache));
-      reply.body = {{"read_bandwidth_gbs", measured}};
+      reply.body = {{"read_bandwidth_gbs", measured.gbs}, {"lasting", measured.lasting}};
       return reply;
     }
     return bad_field("op", op, "probe, bandwidth; others need a family");

@@ -11,7 +11,7 @@ namespace amk {
 // The worker's main: confines this process (evaluator/confine.h), then serves requests on `in` and `out` until `in` ends. A request's "family" names
 // who answers; without one:
 //   {"op": "probe", "gpu_ordinal"}                                a known-good program on a context of its own
-//   {"op": "bandwidth", "gpu_ordinal", "cache", "facts"}          measured once per GPU -> {"read_bandwidth_gbs"}
+//   {"op": "bandwidth", "gpu_ordinal", "cache", "facts"}          measured once per GPU -> {"read_bandwidth_gbs", "lasting"}
 // One family at a time holds GPU memory. `cache` is made; it and its folder for temporary files are all that the worker may write. `faults`: obeys
 // {"fault": …} of a check (programs for tests). Returns the exit status.
 int run_gpu_worker(int in, int out, const std::filesystem::path& cache, bool faults);

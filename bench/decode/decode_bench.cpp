@@ -132,7 +132,8 @@ void load_all(GpuModel& model, std::vector<Entry>& entries) {
 Result<double> read_bandwidth(const GpuDevice& gpu, const std::string& folder) {
   AMK_TRY(compiler, NvrtcCompiler::open());
   AMK_TRY(cache, BuildCache::open(folder));
-  AMK_TRY(gbs, measure_read_bandwidth(gpu, compiler, cache));
+  AMK_TRY(measured, measure_read_bandwidth(gpu, compiler, cache));
+  const double gbs = measured.gbs;
   print({{"bench", "decode"}, {"metric", "read_bandwidth"}, {"value", gbs}, {"unit", "GB/s"}, {"gpu", gpu.product}});
   return gbs;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 
 #include "core/base/error.h"
 #include "kernels/evaluator/build_cache.h"
@@ -13,11 +14,17 @@ namespace amk {
 // what is absent is in "missing". `facts` is the file of measured figures (may not exist).
 Json gpu_report(const std::filesystem::path& facts);
 
-// Measured bandwidth of plain loads over a buffer far larger than L2, 10^9 bytes per second: the best of five, after warm-up. Needs the GPU; the
-// caller holds its lock.
-Result<double> measure_read_bandwidth(const GpuDevice& device, const Compiler& compiler, const BuildCache& cache);
+struct ReadBandwidth {
+  double gbs = 0;       // 10^9 bytes a second
+  bool lasting = true;  // false: the samples differ, as beside other programs on the card; the figure is of this moment
+};
+// The shortest of samples of so many bytes. Lasting when most of them took as long, within 5%. Unavailable when none took any time. Pure.
+Result<ReadBandwidth> read_bandwidth_of(std::span<const double> samples_us, std::size_t bytes);
 
-// Remembered by UUID in `facts`, measured when absent. A file that cannot be read or written costs only the memory.
-Result<double> read_bandwidth(const GpuDevice& device, const std::filesystem::path& facts, const Compiler& compiler, const BuildCache& cache);
+// Of plain loads over a buffer far larger than L2, five samples after warm-up. Needs the GPU; the caller holds its lock.
+Result<ReadBandwidth> measure_read_bandwidth(const GpuDevice& device, const Compiler& compiler, const BuildCache& cache);
+
+// Remembered by UUID in `facts` when it is lasting, measured when absent. A file that cannot be read or written costs only the memory.
+Result<ReadBandwidth> read_bandwidth(const GpuDevice& device, const std::filesystem::path& facts, const Compiler& compiler, const BuildCache& cache);
 
 }  // namespace amk

@@ -158,6 +158,8 @@ Json LocalJudge::gpu_report() {
       gpu["read_bandwidth_note"] = "could not be measured: the worker's answer is malformed";
     } else if (reply) {
       gpu["read_bandwidth_gbs"] = measured;
+      if (!reply->body.value("lasting", true))
+        gpu["read_bandwidth_note"] = "measured beside other work on the card: not kept, measured again next time";
     } else {
       gpu["read_bandwidth_note"] = "could not be measured: " + reply.error().message;
     }
