@@ -4,7 +4,11 @@ import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import MarkdownIt from 'markdown-it';
+
+const { default: MarkdownIt } = await import('markdown-it').catch(() => {
+  console.error('markdown-it is not installed; first: npm ci --prefix docs/site');
+  process.exit(3);
+});
 
 const [amk, out] = process.argv.slice(2).map((p) => path.resolve(p));
 const docs = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..');
