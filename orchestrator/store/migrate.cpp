@@ -79,9 +79,16 @@ Status back_up_before(sql::Connection& connection, int version, const std::files
 }  // namespace
 
 Result<int> inspect_store_file(const std::filesystem::path& file, const Schema& schema, const std::string& vfs) {
-  std::error_code code;
+  std::error_code code, log_code;
   const auto size = std::filesystem::file_size(file, code);
-  if (code || size == 0) return 0;
+  if (code || size == 0) {
+    // SQLite would take it for a new one, and throw the log away. No crash leaves it so: the file has its first page before there is a log.
+    if (const auto log = std::filesystem::file_size(file.string() + "-wal", log_code); !log_code && log > 0)
+      return fail(ErrorKind::Corrupt,
+                  file.string() + " is " + (code ? "gone" : "empty") + ", and its log store.sqlite-wal is not: it was cut or moved alone",
+                  {{"reason", "damaged"}, {"path", file.string()}});
+    return 0;
+  }
   AMK_TRY(connection, sql::Connection::open(file.string(), {.create = false, .read_only = true, .vfs = vfs}));
   // Closing must not fold the log into a file that may not be ours to change.
   sqlite3_db_config(connection->handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);

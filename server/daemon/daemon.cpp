@@ -77,6 +77,12 @@ Result<bool> flag_of(const Json& request, const char* name) {
   return at->get<bool>();
 }
 
+// Shorter than it was when the daemon began: a store that was cut. A transaction that is undone takes back no more than what it added.
+bool was_cut(const std::filesystem::path& path, const struct stat& file) {
+  struct stat there {};
+  return path.extension() == ".sqlite" && ::lstat(path.c_str(), &there) == 0 && there.st_size < file.st_size;
+}
+
 // Whether a path still leads to the file that it led to. Only an answer counts, not a file system that gives none.
 bool still_leads_to(const std::filesystem::path& path, const struct stat& file) {
   struct stat there {};
@@ -190,9 +196,10 @@ Result<DaemonExit> run_daemon(const Paths& paths, const DaemonOptions& options,
       // or a client keeps it busy.
       if (now - last_look >= kWorkspaceLook) {
         last_look = now;
-        const auto gone = std::find_if(kept.begin(), kept.end(), [](const auto& file) { return !still_leads_to(file.first, file.second); });
+        const auto gone = std::find_if(kept.begin(), kept.end(),
+                                       [](const auto& file) { return !still_leads_to(file.first, file.second) || was_cut(file.first, file.second); });
         if (gone != kept.end()) {
-          log_line("error", gone->first.string() + " was deleted, moved or replaced");
+          log_line("error", gone->first.string() + " was deleted, moved, replaced or cut");
           why = DaemonExit::WorkspaceGone;
           break;
         }

@@ -253,7 +253,7 @@ Result<int> connect_or_start(const Paths& paths, const Launch& launch, double ti
     // Asked once: two builds that take turns must not chase each other away.
     if (fd.error().kind == ErrorKind::Conflict) wanted_build.clear();
     if (Clock::now() >= until)
-      return fail(ErrorKind::Unavailable, "no daemon for " + paths.workspace.string() + " within " + with_digits(timeout_s, 6) +
+      return fail(ErrorKind::Unavailable, "no daemon for " + paths.workspace.string() + " within " + shortest(timeout_s) +
                                               " s: " + fd.error().message + "; see " + paths.logs.string());
     // A daemon that is on its way out still holds the lock: give it a moment before the next try.
     if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(std::min(5 * attempt, 100)));

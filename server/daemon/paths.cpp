@@ -75,16 +75,28 @@ bool names_of_workspace(std::string_view name) {
   return is_folder_of_ours(name);
 }
 
+// SQLite's own limit (MAX_PATHNAME, 512), less the longest name that lies there.
+Status short_enough(const fs::path& workspace) {
+  constexpr std::size_t kLongest = 450;
+  const std::size_t bytes = workspace.string().size();
+  if (bytes <= kLongest) return {};
+  const std::string accepted = "a path of at most " + std::to_string(kLongest) + " bytes";
+  return fail(ErrorKind::InvalidArgument, "the workspace's path has " + std::to_string(bytes) + " bytes; accepted: " + accepted,
+              {{"field", "workspace"}, {"value", bytes}, {"accepted", accepted}});
+}
+
 }  // namespace
 
 Result<Paths> prepare_paths(const fs::path& workspace) {
   std::error_code problem;
+  AMK_CHECK(short_enough(fs::absolute(workspace, problem)));  // before anything is made
   const bool existed = fs::exists(workspace, problem);
   fs::create_directories(workspace, problem);
   if (problem) return fail(ErrorKind::Io, "cannot create the workspace " + workspace.string() + ": " + problem.message(), {{"field", "workspace"}});
   Paths p;
   p.workspace = fs::canonical(workspace, problem);
   if (problem) return fail(ErrorKind::Io, "cannot resolve the workspace " + workspace.string() + ": " + problem.message(), {{"field", "workspace"}});
+  AMK_CHECK(short_enough(p.workspace));
   if (!existed) ::chmod(p.workspace.c_str(), 0700);
   AMK_CHECK(no_strangers(p.workspace, names_of_workspace));
   p.lock = p.workspace / "daemon.lock";

@@ -273,13 +273,17 @@ TEST_CASE("a daemon whose workspace is deleted or moved away ends, busy or not, 
     CHECK(eventually([&] { return w.daemons_inside().empty(); }));
   }
   // Without its store alone: what it acknowledged from now on would be gone with it. The next call finds a new one.
-  {
+  for (const bool cut : {false, true}) {
+    CAPTURE(cut);
     std::filesystem::create_directories(folder);
     std::ofstream(folder / "store.sqlite") << "a store";
     Process p({FAKE_AMK, "mcp", "--workspace", folder.string()});
     initialize(p);
     const pid_t first = call(p, 1, "where")["pid"];
-    std::filesystem::rename(folder / "store.sqlite", folder / "store.moved");
+    if (cut)
+      std::filesystem::resize_file(folder / "store.sqlite", 3);
+    else
+      std::filesystem::rename(folder / "store.sqlite", folder / "store.moved");
     CHECK(eventually([&] { return !alive(first); }));
     CHECK(call(p, 2, "where")["pid"] != first);
     ::kill(call(p, 3, "where")["pid"].get<pid_t>(), SIGTERM);

@@ -23,6 +23,19 @@ struct TempFolder {
 
 }  // namespace
 
+TEST_CASE("a path that SQLite could not open is refused before anything is made there") {
+  TempFolder t;
+  const fs::path deep = t.path / std::string(200, 'd') / std::string(200, 'e'), too_deep = deep / std::string(60, 'f');
+  CHECK(prepare_paths(deep));
+  const auto refused = prepare_paths(too_deep);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().data.at("field") == "workspace");
+  CHECK_FALSE(fs::exists(too_deep));
+  fs::create_directories(too_deep);
+  fs::create_directory_symlink(too_deep, t.path / "link");
+  CHECK_FALSE(prepare_paths(t.path / "link"));
+}
+
 TEST_CASE("short workspaces keep their socket inside, long ones in a private folder; two spellings are one workspace") {
   TempFolder t;
   const Paths p = *prepare_paths(t.path / "w");

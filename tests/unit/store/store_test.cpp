@@ -163,6 +163,29 @@ TEST_CASE("files that are not ours, newer or damaged are refused and stay as the
     CHECK(opened.error().message.find("backups/") != std::string::npos);
     CHECK(bytes() == before);
   }
+  SUBCASE("cut to nothing, or moved alone, while its log has what was acknowledged") {
+    std::string log;
+    {
+      auto store = open_store(folder.path);
+      log = [&] {
+        std::ifstream in(file.string() + "-wal", std::ios::binary);
+        return std::string(std::istreambuf_iterator<char>(in), {});
+      }();
+    }
+    REQUIRE(!log.empty());
+    std::ofstream(file.string() + "-wal", std::ios::binary) << log;  // as a killed daemon leaves it
+    for (const bool gone : {false, true}) {
+      CAPTURE(gone);
+      std::ofstream(file, std::ios::binary | std::ios::trunc);
+      if (gone) std::filesystem::remove(file);
+      auto opened = Store::open(options);
+      REQUIRE_FALSE(opened);
+      CHECK(opened.error().kind == ErrorKind::Corrupt);
+      CHECK(opened.error().message.find("backups/") != std::string::npos);
+      CHECK(std::filesystem::file_size(file.string() + "-wal") == log.size());
+      CHECK(std::filesystem::exists(file) != gone);
+    }
+  }
   SUBCASE("network file system") {
     options.filesystem_magic = 0x6969;
     auto opened = Store::open(options);
