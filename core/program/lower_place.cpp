@@ -84,6 +84,14 @@ class Dealer {
 
 using TilePins = std::vector<std::unordered_map<std::int32_t, std::int32_t>>;  // [instruction]: tile -> SM
 
+// A part of a step may have one.
+std::string some_names(const Plan& plan) {
+  constexpr std::size_t kShown = 6;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(kShown, plan.instructions.size()); ++i) out += (i == 0 ? "" : ", ") + plan.instructions[i].info.name;
+  return plan.instructions.size() > kShown ? out + ", …" : out;
+}
+
 Result<TilePins> read_map(const ScheduleConfig& config, const LoweringTarget& target, const Plan& plan) {
   TilePins pins(plan.instructions.size());
   if (config.sm_assignment != SmAssignment::Explicit) return pins;
@@ -94,8 +102,7 @@ Result<TilePins> read_map(const ScheduleConfig& config, const LoweringTarget& ta
     const auto at = dot == std::string::npos ? by_name.end() : by_name.find(std::string_view(name).substr(0, dot));
     if (at == by_name.end())
       return reject("unknown-tile",
-                    "sm_assignment names " + name + ", but this schedule has no such instruction; its instructions are " +
-                        plan.instructions.front().info.name + ", " + plan.instructions[1].info.name + ", …",
+                    "sm_assignment names " + name + ", but this schedule has no such instruction; its instructions are " + some_names(plan),
                     {{"tile", name}});
     const std::int32_t tiles = plan.instructions[at->second].info.tiles;
     const std::string digits = name.substr(dot + 1);

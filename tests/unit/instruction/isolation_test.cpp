@@ -83,6 +83,20 @@ TEST_CASE("dropping the chain or writing an input is refused") {
   CHECK_FALSE(validate(writes).valid());
 }
 
+TEST_CASE("a placement of tiles that the instruction does not have is refused, of however few instructions it is made") {
+  for (const std::string_view op : instruction_ops()) {
+    CAPTURE(op);
+    ScheduleConfig config;
+    config.sm_assignment = SmAssignment::Explicit;
+    config.explicit_sm = {{"L7.nothing.0", 0}};
+    const auto refused = lower_instruction(model("toy").spec, op, config, small_target(), kExact);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().data.at("rule") == "unknown-tile");
+    CHECK(refused.error().message.find(op == "lm_head" ? "its instructions are lm_head" : "its instructions are L0.") != std::string::npos);
+    CHECK(refused.error().message.size() < 400);
+  }
+}
+
 TEST_CASE("part of a step has no argmax to feed back") {
   ScheduleConfig config;
   config.kernel.tokens_per_launch = 2;
