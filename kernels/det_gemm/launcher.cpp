@@ -38,6 +38,17 @@ Result<std::string> read_text(const std::filesystem::path& path) {
   return text.str();
 }
 
+// Names of the headers, in an order that does not depend on the file system's: they are part of a build's key.
+Result<std::vector<std::string>> headers_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (std::filesystem::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed))
+    if (at->path().extension() == ".cuh") names.push_back(at->path().filename().string());
+  if (failed) return fail(ErrorKind::Io, "cannot list device sources in " + folder.string() + ": " + failed.message(), {{"path", folder.string()}});
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 Result<TensorMapBytes> encode(const MapSpec& spec, DevicePtr address, std::string_view what) {
   // cuda.h: CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion
   constexpr int kBfloat16 = 9, kSwizzle64 = 2, kSwizzle128 = 3, kFetchAsAsked = 0, kFetch128 = 2, kFetch256 = 3;
@@ -70,7 +81,8 @@ Result<CompileRequest> compile_request(const Plan& plan, const std::filesystem::
   request.name = "det_gemm/" + plan.source;
   AMK_TRY(source, read_text(folder / plan.source));
   request.source = std::move(source);
-  for (const char* header : {"types.cuh", "async.cuh", "epilogue.cuh", "wgmma.cuh", "raster.cuh", "tile_layout.cuh"}) {
+  AMK_TRY(headers, headers_in(folder));
+  for (const std::string& header : headers) {
     AMK_TRY(text, read_text(folder / header));
     request.headers.emplace_back(header, std::move(text));
   }

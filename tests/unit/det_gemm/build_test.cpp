@@ -2,7 +2,9 @@
 // each of them (it says "serialized", which no result shows), a kernel runs at a fraction of its speed.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "kernels/det_gemm/launcher.h"
 #include "tests/support/needs.h"
@@ -31,6 +33,26 @@ void check_compiles(const Plan& plan, const std::string& what) {
 }
 
 }  // namespace
+
+TEST_CASE("a build has the folder's headers, in one order; a folder that is missing is named") {
+  Plan bare;
+  bare.source = "hopper.cu";
+  bare.architecture = "sm_90a";
+  const auto request = compile_request(bare, kKernels);
+  REQUIRE(request);
+  std::set<std::string> there, given;
+  for (const auto& file : std::filesystem::directory_iterator(kKernels / "det_gemm" / "device"))
+    if (file.path().extension() == ".cuh") there.insert(file.path().filename().string());
+  std::vector<std::string> order;
+  for (const auto& [name, text] : request->headers) given.insert(name), order.push_back(name);
+  CHECK(given == there);
+  CHECK(there.count("hopper_block.cuh") == 1);
+  CHECK(std::is_sorted(order.begin(), order.end()));
+  const auto none = compile_request(bare, kKernels / "nowhere");
+  REQUIRE_FALSE(none);
+  CHECK(none.error().kind == ErrorKind::Io);
+  CHECK(none.error().message.find((kKernels / "nowhere").string()) != std::string::npos);
+}
 
 TEST_CASE("device sources compile, and no wgmma is serialised" * test::needs_nvrtc()) {
   const auto target = load_gpu_target("h200", std::filesystem::path(AMK_SOURCE_DIR) / "config" / "gpus");
