@@ -1,11 +1,15 @@
-// Text of strangers: what of it may be shown. Pure, thread-safe.
+// Text: its parts; and of strangers' text, what may be shown. Pure, thread-safe.
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace amk {
+
+// What stands between separators, empty or not: one part more than there are of them. Views of `text`.
+std::vector<std::string_view> split(std::string_view text, char separator);
 
 // Length of the well-formed UTF-8 sequence at `at` (RFC 3629), 0 when there is none.
 std::size_t utf8_length(std::string_view text, std::size_t at);

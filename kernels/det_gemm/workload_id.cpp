@@ -4,21 +4,13 @@
 #include <charconv>
 #include <vector>
 
+#include "core/base/text.h"
+
 namespace amk::det_gemm {
 namespace {
 
 constexpr std::string_view kForm = "det_gemm:<fwd|da|db>:<M>x<N>x<K>[:kn|nk][:fp32][:chunk<tokens>], or det_gemm:<named shape>";
 constexpr std::int64_t kMaxExtent = 0x7FFFFFFF;
-
-std::vector<std::string_view> split(std::string_view text, char by) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const std::size_t at = text.find(by);
-    parts.push_back(text.substr(0, at));
-    if (at == std::string_view::npos) return parts;
-    text.remove_prefix(at + 1);
-  }
-}
 
 // Digits only, no sign, no leading zero, at most kMaxExtent; -1 otherwise.
 std::int64_t extent(std::string_view text) {

@@ -8,21 +8,12 @@
 #include <string_view>
 
 #include "core/base/json.h"
+#include "core/base/text.h"
 
 namespace amk {
 namespace {
 
 constexpr std::string_view kStatus = "status", kRuntimes = "runtimes_ms", kOk = "ok";
-
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> out;
-  for (;;) {
-    const std::size_t end = text.find(separator);
-    out.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) return out;
-    text.remove_prefix(end + 1);
-  }
-}
 
 // A field of a line, as errors name it.
 class Place {
@@ -39,7 +30,8 @@ class Place {
 Result<std::vector<std::string>> read_header(const Place& place, std::string_view line) {
   constexpr std::string_view kMark = "\xEF\xBB\xBF";
   if (line.starts_with(kMark)) line.remove_prefix(kMark.size());
-  std::vector<std::string> header = split(line, '\t');
+  const std::vector<std::string_view> names = split(line, '\t');
+  std::vector<std::string> header(names.begin(), names.end());
   if (header.size() < 3 || header[header.size() - 2] != kStatus || header.back() != kRuntimes)
     return place.wrong("header", header, "parameters, then status, then runtimes_ms, with tabs between them");
   header.resize(header.size() - 2);
@@ -51,9 +43,9 @@ Result<std::vector<std::string>> read_header(const Place& place, std::string_vie
   return header;
 }
 
-Result<std::vector<double>> read_runtimes(const Place& place, const std::string& cell) {
+Result<std::vector<double>> read_runtimes(const Place& place, std::string_view cell) {
   std::vector<double> out;
-  for (const std::string& sample : split(cell, ',')) {
+  for (const std::string_view sample : split(cell, ',')) {
     const auto value = recorded_number(sample);
     if (!value || *value <= 0) return place.wrong(kRuntimes, cell, "of a row that is ok, positive numbers with commas between them");
     out.push_back(*value);
@@ -92,11 +84,11 @@ Result<RecordedTable> read_recorded_table(const std::filesystem::path& file) {
   while (next()) {
     if (line.empty()) continue;
     const Place place(file, number);
-    std::vector<std::string> cells = split(line, '\t');
+    std::vector<std::string_view> cells = split(line, '\t');
     // A row that failed may end at its status.
     if (cells.size() + 1 == columns && cells.back() != kOk) cells.emplace_back();
     if (cells.size() != columns) return place.wrong("columns", cells.size(), std::to_string(columns) + ", as the header has");
-    const std::string& status = cells[columns - 2];
+    const std::string status(cells[columns - 2]);
     if (status.empty()) return place.wrong(kStatus, status, "ok, or what went wrong");
     RecordedRow row{number, {}, {}};
     if (status == kOk) {
@@ -106,8 +98,7 @@ Result<RecordedTable> read_recorded_table(const std::filesystem::path& file) {
     } else if (seen.size() < 8 || seen.contains(status)) {
       ++seen[status];
     }
-    cells.resize(columns - 2);
-    row.values = std::move(cells);
+    row.values.assign(cells.begin(), cells.end() - 2);
     out.rows.push_back(std::move(row));
   }
   if (in.bad()) return fail(ErrorKind::Io, file.string() + ": cannot be read to its end");

@@ -19,12 +19,7 @@ void on_all_cores(std::size_t count, const Work& work) {
     });
 }
 
-}  // namespace
-
-void build_all(const GpuModel& model, const std::vector<Build>& builds) {
-  on_all_cores(builds.size(), [&](std::size_t i) { (void)model.build(builds[i].config, builds[i].options); });
-}
-
+// Of each line the candidate with the kernel that it makes of `base(line)`; none, a failed check, where it makes none.
 std::vector<std::optional<BuiltCandidate>> build_changed(const Bench& bench, std::span<const ChangedLine> lines,
                                                          const std::function<const BuiltCandidate&(const ChangedLine&)>& base, Checks& checks) {
   std::vector<std::optional<BuiltCandidate>> out(lines.size());
@@ -46,6 +41,27 @@ std::vector<std::optional<BuiltCandidate>> build_changed(const Bench& bench, std
       out[i].reset();
   }
   return out;
+}
+
+}  // namespace
+
+void build_all(const GpuModel& model, const std::vector<Build>& builds) {
+  on_all_cores(builds.size(), [&](std::size_t i) { (void)model.build(builds[i].config, builds[i].options); });
+}
+
+void try_changed(const Bench& bench, GpuModel& model, std::span<const ChangedLine> lines,
+                 const std::function<const BuiltCandidate&(const ChangedLine&)>& base,
+                 const std::function<std::optional<Seen>(const ChangedLine&, DeviceProgram&)>& tried, Checks& checks) {
+  const auto changed = build_changed(bench, lines, base, checks);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string name = lines[i].name;
+    if (!changed[i]) continue;
+    auto program = model.load(*changed[i]);
+    if (!checks.check(program, "loads: " + name)) continue;
+    const auto seen = tried(lines[i], *program);
+    if (!seen) continue;
+    checks.check(seen->right == lines[i].nothing(), (lines[i].nothing() ? "unharmed: " : "noticed: ") + name + " " + seen->what);
+  }
 }
 
 }  // namespace amk::gpu_test

@@ -20,9 +20,16 @@ struct Build {
 // Into the build cache. What is wrong with a build is said where it is used. Returns when all are done.
 void build_all(const GpuModel& model, const std::vector<Build>& builds);
 
-// Of each line the candidate with the kernel that it makes of `base(line)`; none, a failed check, where the source has no such line or does not
-// compile.
-std::vector<std::optional<BuiltCandidate>> build_changed(const Bench& bench, std::span<const ChangedLine> lines,
-                                                         const std::function<const BuiltCandidate&(const ChangedLine&)>& base, Checks& checks);
+// What a program did: right or not, and what to say of it.
+struct Seen {
+  bool right = false;
+  std::string what;
+};
+
+// Of each line the kernel that it makes of `base(line)`, built, loaded and tried. The line that changes nothing must leave it right, and no other
+// may. A failed check, too, where the source has no such line, or it does not compile or load, or `tried` returns nothing (and has said why).
+void try_changed(const Bench& bench, GpuModel& model, std::span<const ChangedLine> lines,
+                 const std::function<const BuiltCandidate&(const ChangedLine&)>& base,
+                 const std::function<std::optional<Seen>(const ChangedLine&, DeviceProgram&)>& tried, Checks& checks);
 
 }  // namespace amk::gpu_test

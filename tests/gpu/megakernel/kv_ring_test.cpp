@@ -98,19 +98,14 @@ void test_wrong_rows(const Bench& bench, GpuModel& model, Checks& checks) {
   const std::vector<int> tokens = draw(model.spec(), 200, 12);
   const auto expected = run_checked(model, *one, tokens, {});
   if (!checks.check(expected, "own loads run")) return;
-  const auto lines = changed_ring_rows();
-  const auto changed = build_changed(
-      bench, lines, [&](const ChangedLine&) -> const BuiltCandidate& { return *built; }, checks);
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const std::string name = lines[i].name;
-    if (!changed[i]) continue;
-    auto program = model.load(*changed[i]);
-    if (!checks.check(program, "loads: " + name)) continue;
-    program->set_budget_us(500'000);
-    const auto run = run_checked(model, *program, tokens, {});
-    const bool good = run && run->hashes == expected->hashes && run->unwritten == 0;
-    checks.check(good == lines[i].nothing(), (lines[i].nothing() ? "unharmed: " : "noticed: ") + name);
-  }
+  try_changed(
+      bench, model, changed_ring_rows(), [&](const ChangedLine&) -> const BuiltCandidate& { return *built; },
+      [&](const ChangedLine&, DeviceProgram& program) {
+        program.set_budget_us(500'000);
+        const auto run = run_checked(model, program, tokens, {});
+        return Seen{run && run->hashes == expected->hashes && run->unwritten == 0, {}};
+      },
+      checks);
 }
 
 const std::pair<const char*, std::string> kRingConfigs[] = {

@@ -119,29 +119,21 @@ void test_wrong_order(const Bench& bench, GpuModel& model, Checks& checks) {
   if (!checks.check(plain, "plain builds") || !checks.check(tagged, "flagged builds") || !checks.check(one, "one step") ||
       !checks.check(one_flagged, "one step, flagged"))
     return;
-  const auto lines = changed_steps();
-  const auto changed = build_changed(
-      bench, lines, [&](const ChangedLine& line) -> const BuiltCandidate& { return line.of_flagged ? *tagged : *plain; }, checks);
   const std::vector<int> tokens = draw(model.spec(), 40, 12);
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const ChangedLine& line = lines[i];
-    const std::string name = line.name;
-    DeviceProgram& reference = line.of_flagged ? *one_flagged : *one;
-    if (!changed[i]) continue;
-    auto program = model.load(*changed[i]);
-    if (!checks.check(program, "loads: " + name)) continue;
-    program->set_budget_us(500'000);
-    const auto expected = run_checked(model, reference, tokens, {});
-    if (!checks.check(expected, "reference for: " + name)) continue;
-    const auto run = run_checked(model, *program, tokens, {});
-    bool good = run && run->hashes == expected->hashes && run->unwritten == 0;
-    if (good) {
-      const auto free = run_fed_back(model, *program, 3, 17);
-      const auto told = free ? run_checked(model, reference, free->tokens[0], {}) : Result<CheckedRun>(CheckedRun{});
-      good = free && told && free->followed && told->hashes == free->hashes[0];
-    }
-    checks.check(good == line.nothing(), (line.nothing() ? "unharmed: " : "noticed: ") + name);
-  }
+  try_changed(
+      bench, model, changed_steps(), [&](const ChangedLine& line) -> const BuiltCandidate& { return line.of_flagged ? *tagged : *plain; },
+      [&](const ChangedLine& line, DeviceProgram& program) -> std::optional<Seen> {
+        DeviceProgram& reference = line.of_flagged ? *one_flagged : *one;
+        program.set_budget_us(500'000);
+        const auto expected = run_checked(model, reference, tokens, {});
+        if (!checks.check(expected, std::string("reference for: ") + line.name)) return std::nullopt;
+        const auto run = run_checked(model, program, tokens, {});
+        if (!run || run->hashes != expected->hashes || run->unwritten != 0) return Seen{};
+        const auto free = run_fed_back(model, program, 3, 17);
+        const auto told = free ? run_checked(model, reference, free->tokens[0], {}) : Result<CheckedRun>(CheckedRun{});
+        return Seen{free && told && free->followed && told->hashes == free->hashes[0], {}};
+      },
+      checks);
 }
 
 // Greedy decoding by one step a launch and by several: the same tokens, twice.

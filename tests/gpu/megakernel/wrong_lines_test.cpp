@@ -16,20 +16,17 @@ void refuse(const Bench& bench, const char* model_name, const ScheduleConfig& co
   if (!checks.check(reference, "reference")) return;
   const auto built = model.build(config);
   if (!checks.check(built, "builds")) return;
-  const auto changed = build_changed(
-      bench, lines, [&](const ChangedLine&) -> const BuiltCandidate& { return *built; }, checks);
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const std::string name = lines[i].name;
-    if (!changed[i]) continue;
-    auto program = model.load(*changed[i]);
-    if (!checks.check(program, name)) continue;
-    const auto run = run_checked(model, *program, (*reference)->tokens(), (*reference)->positions());
-    if (!checks.check(run, name)) continue;
-    std::vector<int> next;
-    for (const int p : (*reference)->positions()) next.push_back(run->next_tokens[static_cast<std::size_t>(p)]);
-    const auto outcome = (*reference)->compare(run->logits, next, true);
-    checks.check(outcome.correct == lines[i].nothing(), (lines[i].nothing() ? "passes unchanged: " : "refused: ") + name + " " + outcome.failure);
-  }
+  try_changed(
+      bench, model, lines, [&](const ChangedLine&) -> const BuiltCandidate& { return *built; },
+      [&](const ChangedLine& line, DeviceProgram& program) -> std::optional<Seen> {
+        const auto run = run_checked(model, program, (*reference)->tokens(), (*reference)->positions());
+        if (!checks.check(run, line.name)) return std::nullopt;
+        std::vector<int> next;
+        for (const int p : (*reference)->positions()) next.push_back(run->next_tokens[static_cast<std::size_t>(p)]);
+        const auto outcome = (*reference)->compare(run->logits, next, true);
+        return Seen{outcome.correct, outcome.failure};
+      },
+      checks);
 }
 
 }  // namespace

@@ -4,6 +4,14 @@
 
 using namespace amk;
 
+TEST_CASE("parts between separators, empty ones too") {
+  using Parts = std::vector<std::string_view>;
+  CHECK(split("a:bc::d", ':') == Parts{"a", "bc", "", "d"});
+  CHECK(split("", ':') == Parts{""});
+  CHECK(split(":", ':') == Parts{"", ""});
+  CHECK(split("no", ':') == Parts{"no"});
+}
+
 TEST_CASE("text of strangers is shown as one line that is what it looks like") {
   CHECK(one_line("plain µs → 😀") == "plain µs → 😀");
   CHECK(one_line("a\tb\nc\r\nd\xE2\x80\xA8"
