@@ -18,6 +18,7 @@
 #include "core/base/json.h"
 #include "orchestrator/service/lane_pool.h"
 #include "orchestrator/service/service.h"
+#include "tests/support/store_in.h"
 #include "tests/support/temp_folder.h"
 
 using namespace amk;
@@ -92,10 +93,7 @@ struct Measured {
 
 Result<Measured> measure(const std::string& model, std::size_t gpus, double seconds) {
   test::TempFolder folder;
-  StoreOptions store_options;
-  store_options.workspace = folder.path;
-  store_options.reserve_bytes = 0;
-  AMK_TRY(store, Store::open(store_options));
+  AMK_TRY(store, test::store_in(folder.path));
   PlayedGpus judge(gpus);
   AMK_TRY(service, Service::create({folder.path, kGpus, "bench"}, *store, judge));
   SearchRequest request;

@@ -43,6 +43,19 @@ std::string outcome_of(std::string_view tag) {
   return outcome_from(tag) ? std::string(tag) : std::string();
 }
 
+// What both forms call alike.
+template <class TextOf>
+void read_texts(ForeignLine& line, TextOf text_of) {
+  line.row.workload = text_of("model");
+  line.row.gpu = text_of("gpu");
+  line.row.regime = text_of("regime");
+  line.row.correctness = text_of("correctness");
+  line.row.schedule_id = text_of("schedule_id");
+  line.row.latency_kind = text_of("latency_kind");
+  line.loop = text_of("loop");
+  line.kernel_id = text_of("kernel_id");
+}
+
 }  // namespace
 
 Result<ForeignLine> foreign_from_tsv(std::string_view line, const std::map<std::string, std::size_t, std::less<>>& columns, bool escaped) {
@@ -60,15 +73,8 @@ Result<ForeignLine> foreign_from_tsv(std::string_view line, const std::map<std::
     return escaped ? unescape_tsv(fields[found->second]) : std::string(fields[found->second]);
   };
   ForeignLine out;
-  out.row.workload = get("model");
-  out.row.gpu = get("gpu");
-  out.row.regime = get("regime");
-  out.row.correctness = get("correctness");
-  out.row.schedule_id = get("schedule_id");
-  out.row.latency_kind = get("latency_kind");
+  read_texts(out, get);
   out.outcome = outcome_of(get("tag"));
-  out.loop = get("loop");
-  out.kernel_id = get("kernel_id");
   out.description = cut_text(get("description"), kLongestText);
   AMK_TRY(latency, number("latency_us", get("latency_us")));
   AMK_TRY(pct, number("pct_of_roofline", get("pct_of_roofline")));
@@ -102,17 +108,10 @@ Result<ForeignLine> foreign_from_json(std::string_view line) {
     return found->get<double>();
   };
   ForeignLine out;
-  out.row.workload = text("model");
-  out.row.gpu = text("gpu");
-  out.row.regime = text("regime");
-  out.row.correctness = text("correctness");
-  out.row.schedule_id = text("schedule_id");
-  out.row.latency_kind = text("latency_kind");
+  read_texts(out, text);
   out.row.latency_us = real("latency_us");
   out.row.bound_us = real("bound_us");
   out.row.pct_of_roofline = real("pct_of_roofline");
-  out.loop = text("loop");
-  out.kernel_id = text("kernel_id");
   out.description = cut_text(text("notes"), kLongestText);
   if (const auto ts = real("ts"); ts && *ts > 0 && *ts < 1e11) out.measured_wall_us = static_cast<std::int64_t>(*ts * 1e6);
   // A corpus holds kept points only.

@@ -49,13 +49,9 @@ std::string text_of(const std::filesystem::path& path) {
 
 // One forward product through the C interface; its bits.
 Result<std::vector<std::uint32_t>> forward(Runner& runner, const Handle& handle, const Operands& o, amk_gemm_args& args) {
-  AMK_TRY(x, cuda::Memory::allocate(o.x.size() * 2));
-  AMK_TRY(y, cuda::Memory::allocate(o.y.size() * 2));
-  AMK_TRY(out, cuda::Memory::allocate(static_cast<std::size_t>(o.shape.m * o.shape.n) * 2));
   const cuda::Stream& stream = runner.stream();
-  AMK_CHECK(cuda::copy_to_device(x.pointer(), o.x.data(), x.bytes(), stream));
-  AMK_CHECK(cuda::copy_to_device(y.pointer(), o.y.data(), y.bytes(), stream));
-  AMK_CHECK(cuda::fill_u8(out.pointer(), 0xFF, out.bytes(), stream));
+  AMK_TRY(memory, on_device(o, stream));
+  const auto& [x, y, out] = memory;
   args.struct_bytes = sizeof(args);
   args.op = AMK_GEMM_FWD;
   args.weights = o.shape.y_k_contiguous ? AMK_GEMM_WEIGHTS_NK : AMK_GEMM_WEIGHTS_KN;

@@ -32,7 +32,7 @@ Config wgmma(int tile_m, int tile_n, int tile_k, int stages, int consumers, int 
 }
 
 Config mma(int tile_m, int tile_n, int tile_k, int stages) {
-  Config c = plain_config();
+  Config c = plain_kernel_config();
   c.path = Path::Mma;
   c.tile_m = tile_m;
   c.tile_n = tile_n;
@@ -43,20 +43,6 @@ Config mma(int tile_m, int tile_n, int tile_k, int stages) {
 }
 
 }  // namespace
-
-Config plain_config() {
-  Config c;
-  c.path = Path::Plain;
-  c.tile_m = 16;
-  c.tile_n = 8;
-  c.tile_k = 32;
-  c.stages = 2;
-  c.consumers = 1;
-  c.cluster_m = c.cluster_n = 1;
-  c.group = 1;
-  c.epilogue = Epilogue::Direct;
-  return c;
-}
 
 const std::vector<Config>& few_configs() {
   static const std::vector<Config> configs = [] {
@@ -75,7 +61,7 @@ const std::vector<Config>& few_configs() {
                                wgmma(64, 16, 64, 8, 1, 1, 1, Epilogue::Direct, true),
                                mma(64, 64, 32, 3),
                                mma(16, 32, 64, 2),
-                               plain_config()};
+                               plain_kernel_config()};
   }();
   return configs;
 }
@@ -146,6 +132,16 @@ void misalign(Operands& o, std::int64_t elements) {
   o.offset_x = o.offset_y = o.offset_out = elements;
   o.storage.align_x = o.storage.align_y = alignment_of(elements, 2);
   o.storage.align_out = alignment_of(elements, o.shape.out == OutType::Bf16 ? 2 : 4);
+}
+
+Result<OnDevice> on_device(const Operands& o, const cuda::Stream& stream) {
+  AMK_TRY(x, cuda::Memory::allocate(o.x.size() * 2));
+  AMK_TRY(y, cuda::Memory::allocate(o.y.size() * 2));
+  AMK_TRY(out, cuda::Memory::allocate(static_cast<std::size_t>(o.shape.m * o.shape.n) * 2));
+  AMK_CHECK(cuda::copy_to_device(x.pointer(), o.x.data(), x.bytes(), stream));
+  AMK_CHECK(cuda::copy_to_device(y.pointer(), o.y.data(), y.bytes(), stream));
+  AMK_CHECK(cuda::fill_u8(out.pointer(), 0xFF, out.bytes(), stream));
+  return OnDevice{std::move(x), std::move(y), std::move(out)};
 }
 
 Result<std::vector<std::uint32_t>> run_case(Runner& runner, const Operands& o, const Config& config, int max_blocks,

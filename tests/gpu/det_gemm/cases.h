@@ -8,6 +8,7 @@
 
 #include "core/base/random.h"
 #include "kernels/det_gemm/bf16.h"
+#include "kernels/det_gemm/defaults.h"
 #include "kernels/det_gemm/oracle.h"
 #include "kernels/det_gemm/runner.h"
 
@@ -32,6 +33,12 @@ void misalign(Operands& operands, std::int64_t elements);
 Result<std::vector<std::uint32_t>> run_case(Runner& runner, const Operands& operands, const Config& config, int max_blocks = 0,
                                             const std::vector<float>& total_in = {});
 
+// Dense operands, and an output of bf16 whose bytes are all ones.
+struct OnDevice {
+  cuda::Memory x, y, out;
+};
+Result<OnDevice> on_device(const Operands& operands, const cuda::Stream& stream);
+
 // The oracle's answer in the same form.
 std::vector<std::uint32_t> expected(const Operands& operands, const NumericClass& numeric);
 
@@ -40,7 +47,6 @@ std::string describe(const Canonical& shape, const Config& config);
 // Configs of every path and feature; those that a shape rejects are skipped by the caller.
 const std::vector<Config>& all_configs();
 const std::vector<Config>& few_configs();
-Config plain_config();
 
 // $AMK_BUILD_CACHE, or a folder for temporary files.
 std::filesystem::path cache_folder();

@@ -34,7 +34,7 @@ void test_resumed(Runner& runner, Checks& checks, std::vector<Config> configs, s
   Operands all_bf16 = all;
   all_bf16.shape.out = OutType::Bf16;
   const auto want_fp32 = expected(all, numeric), want_bf16 = expected(all_bf16, numeric);
-  configs.push_back(plain_config());
+  configs.push_back(plain_kernel_config());
   const auto part = [&](std::int64_t begin, std::int64_t end, OutType out) {
     Operands o = tokens(all, begin, end, out);
     o.shape.resumed = begin > 0;

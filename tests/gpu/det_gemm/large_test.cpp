@@ -11,13 +11,9 @@ Result<std::size_t> differing_rows(Runner& runner, const Operands& o, const Conf
                                    const std::vector<Block>& blocks) {
   AMK_TRY(plan, make_plan(o.shape, o.storage, config, runner.target()));
   AMK_TRY(gemm, runner.compile(plan));
-  AMK_TRY(x, cuda::Memory::allocate(o.x.size() * 2));
-  AMK_TRY(y, cuda::Memory::allocate(o.y.size() * 2));
-  AMK_TRY(out, cuda::Memory::allocate(static_cast<std::size_t>(o.shape.m * o.shape.n) * 2));
   const cuda::Stream& stream = runner.stream();
-  AMK_CHECK(cuda::copy_to_device(x.pointer(), o.x.data(), x.bytes(), stream));
-  AMK_CHECK(cuda::copy_to_device(y.pointer(), o.y.data(), y.bytes(), stream));
-  AMK_CHECK(cuda::fill_u8(out.pointer(), 0xFF, out.bytes(), stream));
+  AMK_TRY(memory, on_device(o, stream));
+  const auto& [x, y, out] = memory;
   AMK_CHECK(gemm->launch({x.pointer(), y.pointer(), out.pointer(), 0}, stream.handle()));
   std::size_t wrong = 0;
   for (const Block& block : blocks) {

@@ -73,7 +73,7 @@ void test_layouts(Runner& runner, Checks& checks, const Options& options) {
   // Empty contraction: zeros, from the paths that serve it.
   check_all(runner, checks, make_operands({.m = 20, .n = 24, .k = 0}, 1), few_configs(), numeric, "empty contraction");
   // Empty output: nothing happens.
-  const auto nothing = run_case(runner, make_operands({.m = 0, .n = 24, .k = 16}, 1), plain_config());
+  const auto nothing = run_case(runner, make_operands({.m = 0, .n = 24, .k = 16}, 1), plain_kernel_config());
   checks.expect(nothing && nothing->empty(), "empty output");
 
   // Small integers are exact, one-hot rows copy.

@@ -136,7 +136,7 @@ void test_repeats(Runner& runner, Checks& checks, const Options& options) {
   }
   for (const std::int64_t tokens : {16, 130}) {
     const Operands square = make_operands({.m = tokens, .n = 1024, .k = 1024, .y_k_contiguous = false}, 77);
-    const auto in_turn = chain(runner, square, plain_config(), false);
+    const auto in_turn = chain(runner, square, plain_kernel_config(), false);
     checks.expect(in_turn.has_value(), "chain by the plain kernel");
     for (const Config& config : few_configs()) {
       for (const bool graph : {false, true}) {

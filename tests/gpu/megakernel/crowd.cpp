@@ -10,8 +10,8 @@
 #include <csignal>
 
 #include "core/base/unexpected.h"
-#include "kernels/evaluator/build_cache.h"
 #include "kernels/evaluator/cuda_runtime.h"
+#include "tests/gpu/megakernel/runs.h"
 
 extern char** environ;  // NOLINT: POSIX's
 
@@ -33,15 +33,7 @@ extern "C" __global__ void busy(unsigned long long ns) {
 
 Status keep_busy(const Bench& bench) {
   AMK_TRY(context, cuda::Context::open(bench.device.ordinal));
-  AMK_TRY(compiler, NvrtcCompiler::open());
-  AMK_TRY(cache, BuildCache::open(bench.cache));
-  CompileRequest request;
-  request.name = "busy.cu";
-  request.source = kBusySource;
-  request.options = {"-std=c++17"};
-  request.architecture = limits_of(bench.device).architecture;
-  AMK_TRY(built, cache.build(compiler, request));
-  AMK_TRY(module, cuda::Module::load(built.kernel.cubin));
+  AMK_TRY(module, module_of(bench, "busy.cu", kBusySource));
   AMK_TRY(busy, module.function("busy"));
   AMK_TRY(stream, cuda::Stream::create());
   cuda::Launch launch;

@@ -5,8 +5,8 @@
 // three warps meet at a barrier of their own, as those do that finish a sequence each of a batch.
 #include "checks.h"
 
-#include "kernels/evaluator/build_cache.h"
 #include "kernels/evaluator/cuda_runtime.h"
+#include "tests/gpu/megakernel/runs.h"
 
 namespace amk::gpu_test {
 namespace {
@@ -64,15 +64,7 @@ float expected() {
 
 Result<std::vector<float>> run(const Bench& bench, const char* name) {
   AMK_TRY(context, cuda::Context::open(bench.device.ordinal));
-  AMK_TRY(compiler, NvrtcCompiler::open());
-  AMK_TRY(cache, BuildCache::open(bench.cache));
-  CompileRequest request;
-  request.name = "barriers.cu";
-  request.source = kSource;
-  request.options = {"-std=c++17"};
-  request.architecture = limits_of(bench.device).architecture;
-  AMK_TRY(built, cache.build(compiler, request));
-  AMK_TRY(module, cuda::Module::load(built.kernel.cubin));
+  AMK_TRY(module, module_of(bench, "barriers.cu", kSource));
   AMK_TRY(function, module.function(name));
   AMK_TRY(stream, cuda::Stream::create());
   AMK_TRY(memory, cuda::Memory::allocate(kWarps * sizeof(float)));

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/base/random.h"
+#include "kernels/evaluator/build_cache.h"
 #include "kernels/megakernel/checked_run.h"
 
 namespace amk::gpu_test {
@@ -18,6 +19,18 @@ std::vector<int> draw(const ModelSpec& spec, int count, std::uint64_t seed) {
 Result<DeviceProgram> program_of(GpuModel& model, const ScheduleConfig& config, const PlanOptions& options) {
   AMK_TRY(built, model.build(config, options));
   return model.load(built);
+}
+
+Result<cuda::Module> module_of(const Bench& bench, const char* name, const char* source) {
+  AMK_TRY(compiler, NvrtcCompiler::open());
+  AMK_TRY(cache, BuildCache::open(bench.cache));
+  CompileRequest request;
+  request.name = name;
+  request.source = source;
+  request.options = {"-std=c++17"};
+  request.architecture = limits_of(bench.device).architecture;
+  AMK_TRY(built, cache.build(compiler, request));
+  return cuda::Module::load(built.kernel.cubin);
 }
 
 PlanOptions full_barriers() {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/evaluator/cuda_runtime.h"
 #include "kernels/megakernel/gpu_model.h"
 #include "tests/gpu/megakernel/checks.h"
 
@@ -19,7 +20,8 @@ inline const char* const kRowMajor = R"({"kernel_knobs":{"gemv_path":"fma","weig
 
 std::vector<int> draw(const ModelSpec& spec, int count, std::uint64_t seed);
 Result<DeviceProgram> program_of(GpuModel& model, const ScheduleConfig& config, const PlanOptions& options = {});
-PlanOptions full_barriers();  // for racecheck
+Result<cuda::Module> module_of(const Bench& bench, const char* name, const char* source);  // of a test's own; a context must be current
+PlanOptions full_barriers();                                                               // for racecheck
 bool keeps_to_buffers(const GpuModel& model, const DeviceProgram& program);
 
 // nullptr: it could not be made, which is a failed check.

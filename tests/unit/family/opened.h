@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/base/json.h"
+#include "core/schedule/random_config.h"
 #include "core/target/gpu_target.h"
 #include "kernels/registry.h"
 
@@ -43,6 +44,18 @@ Json runnable(const Workload& workload, Draw draw) {
   }
   FAIL("no config runs");
   return {};
+}
+
+// The default and two configs by lot, each judged: right.
+inline void judged_right(const Workload& workload, Rng& rng) {
+  for (int i = 0; i < 3; ++i) {
+    const Json config = i == 0 ? Json::object() : runnable(workload, [&] { return to_json(random_config(workload.space(), rng)); });
+    const Verdict v = judged(workload, config);
+    const std::string text = to_json(v).dump();
+    CAPTURE(text);
+    CHECK(v.status == VerdictStatus::Ok);
+    CHECK(v.correct);
+  }
 }
 
 inline std::string fixture(const char* name) { return (std::filesystem::path(AMK_SOURCE_DIR) / "tests" / "fixtures" / "hf" / name).string(); }

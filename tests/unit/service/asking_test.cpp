@@ -3,6 +3,7 @@
 
 #include "core/base/json.h"
 #include "orchestrator/service/service.h"
+#include "tests/support/store_in.h"
 #include "tests/support/temp_folder.h"
 
 using namespace amk;
@@ -11,10 +12,7 @@ namespace {
 
 struct Empty {
   Empty() {
-    StoreOptions options;
-    options.workspace = folder.path;
-    options.reserve_bytes = 0;
-    store = Store::open(options).value();
+    store = test::store_in(folder.path).value();
     service = Service::create({folder.path, std::filesystem::path(AMK_SOURCE_DIR) / "config" / "gpus", "test"}, *store, judge).value();
   }
   bool has_campaign() const {

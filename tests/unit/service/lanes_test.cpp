@@ -10,6 +10,7 @@
 
 #include "core/base/json.h"
 #include "orchestrator/service/service.h"
+#include "tests/support/store_in.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/verdicts.h"
 
@@ -75,10 +76,7 @@ class ThreeGpus final : public CpuJudge {
 
 TEST_CASE("three GPUs: candidates are judged at once, each once, and the best is the fastest of all") {
   test::TempFolder folder;
-  StoreOptions store_options;
-  store_options.workspace = folder.path;
-  store_options.reserve_bytes = 0;
-  auto store = Store::open(store_options);
+  auto store = test::store_in(folder.path);
   REQUIRE(store);
   ThreeGpus judge;
   auto service = Service::create({folder.path, kGpus, "test"}, **store, judge);
@@ -160,10 +158,7 @@ class MixedGpus final : public CpuJudge {
 
 TEST_CASE("GPUs of two kinds: each has campaigns of its own, judged on its own; others are refused by name") {
   test::TempFolder folder;
-  StoreOptions store_options;
-  store_options.workspace = folder.path;
-  store_options.reserve_bytes = 0;
-  auto store = Store::open(store_options);
+  auto store = test::store_in(folder.path);
   REQUIRE(store);
   MixedGpus judge;
   auto service = Service::create({folder.path, kGpus, "test"}, **store, judge);

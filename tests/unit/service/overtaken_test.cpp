@@ -8,6 +8,7 @@
 
 #include "core/base/json.h"
 #include "orchestrator/service/service.h"
+#include "tests/support/store_in.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/verdicts.h"
 
@@ -91,10 +92,7 @@ TEST_CASE("a candidate that was overtaken is compared again when its ratio is as
     CAPTURE(c.second.crowd);
     CAPTURE(c.third.crowd);
     test::TempFolder folder;
-    StoreOptions store_options;
-    store_options.workspace = folder.path;
-    store_options.reserve_bytes = 0;
-    auto store = Store::open(store_options);
+    auto store = test::store_in(folder.path);
     REQUIRE(store);
     TwoGpus judge(c.second, c.third);
     auto service = Service::create({folder.path, kTargets, "test"}, **store, judge);

@@ -10,6 +10,7 @@
 #include "orchestrator/store/journal_choice.h"
 #include "orchestrator/store/store.h"
 #include "orchestrator/store/types.h"
+#include "tests/support/store_in.h"
 #include "tests/support/temp_folder.h"
 
 using namespace amk;
@@ -81,10 +82,7 @@ TEST_CASE("failpoints: inert, at the n-th time, from then on; wrong specs are re
 
 TEST_CASE("jobs: one record an id, one job a request key, a final record stays") {
   test::TempFolder folder;
-  StoreOptions options;
-  options.workspace = folder.path;
-  options.reserve_bytes = 0;
-  auto store = std::move(*Store::open(options));
+  auto store = std::move(*test::store_in(folder.path));
   auto jobs = std::make_unique<JobRecords>(*store);
   REQUIRE(jobs->put({"j1", "amk_loop", "key", false, {{"budget", 8}}, 0}));
   REQUIRE(jobs->put({"j1", "amk_loop", "key", false, {{"budget", 8}, {"done", 3}}, 0}));
@@ -92,7 +90,7 @@ TEST_CASE("jobs: one record an id, one job a request key, a final record stays")
   REQUIRE(jobs->put({"j2", "amk_autoresearch", "key", false, {}, 0}));
   CHECK_FALSE(jobs->put({"", "amk_loop", "", false, {}, 0}));
   store.reset();
-  store = std::move(*Store::open(options));
+  store = std::move(*test::store_in(folder.path));
   jobs = std::make_unique<JobRecords>(*store);
   const auto loaded = *jobs->load();
   REQUIRE(loaded.size() == 2);
