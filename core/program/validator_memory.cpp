@@ -49,8 +49,13 @@ void ByteTracker::make_resident(BufferId id) {
   residents.push_back(id);
 }
 
+// Of the batch: each has a slice of every vector, and a task may be through with one before it begins the next.
+std::int64_t ByteTracker::sequence_of(const Region& region) const {
+  return region.begin / std::max<std::int64_t>(1, buffer(region.buffer).bytes / program_.batch);
+}
+
 // A task that reads and writes the same bytes is safe only if it finishes with each element before it writes it. That is so where output element i
-// needs input element i alone: then both regions are the same bytes in elements of the same size.
+// needs input element i alone: then both regions are the same bytes in elements of the same size, and of the same sequence.
 Verdict ByteTracker::in_place(TaskId id, const Task& task) const {
   for (const Region& w : task.writes) {
     const Buffer& out = buffer(w.buffer);
@@ -64,7 +69,8 @@ Verdict ByteTracker::in_place(TaskId id, const Task& task) const {
       if (std::max(wp.lo, rp.lo) >= std::min(wp.hi, rp.hi)) continue;
       const bool residual = task.op == Opcode::Gemv && (task.fused & kFusedResidualAdd) != 0 && &r == &task.reads.back();
       const bool element_wise = task.op == Opcode::Add || task.op == Opcode::SiluMul || residual;
-      if (element_wise && wb == rb && we == re && dtype_bytes(out.dtype) == dtype_bytes(in.dtype) && w.buffer != r.buffer) continue;
+      const bool same_elements = wb == rb && we == re && dtype_bytes(out.dtype) == dtype_bytes(in.dtype) && sequence_of(w) == sequence_of(r);
+      if (element_wise && same_elements && w.buffer != r.buffer) continue;
       Finding finding;
       finding.rule = w.buffer == r.buffer ? "war" : "page-alias";
       finding.task = id;

@@ -80,6 +80,7 @@ class ByteTracker {
 
   // validator_memory.cpp
   Verdict in_place(TaskId id, const Task& task) const;
+  std::int64_t sequence_of(const Region& region) const;
   void make_resident(BufferId id);
   // validator_read.cpp
   Verdict read(const Actor& actor, const Access& access);

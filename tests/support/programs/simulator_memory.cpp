@@ -27,10 +27,11 @@ bool awake(const Task& t, const Region& r, std::int64_t position) {
   return position >= t.pos_lo && position < t.pos_hi && position >= r.pos_lo && position < r.pos_hi && r.begin < r.end;
 }
 
-// Output element i of these needs input element i alone.
-bool element_by_element(const Task& t, std::size_t read_index) {
-  if (t.op == Opcode::Add || t.op == Opcode::SiluMul) return true;
-  return t.op == Opcode::Gemv && (t.fused & kFusedResidualAdd) != 0 && read_index + 1 == t.reads.size();
+// Output element i of these needs input element i alone: of the same sequence, whose lists follow one another.
+bool element_by_element(const Task& t, std::size_t read_index, std::size_t write_index, std::size_t batch) {
+  const std::size_t reader = read_index * batch / t.reads.size(), writer = write_index * batch / t.writes.size();
+  if (t.op == Opcode::Add || t.op == Opcode::SiluMul) return reader == writer;
+  return t.op == Opcode::Gemv && (t.fused & kFusedResidualAdd) != 0 && read_index + 1 == t.reads.size() && writer + 1 == batch;
 }
 
 }  // namespace
@@ -61,12 +62,13 @@ Simulator::Simulator(const Program& program, std::int32_t first_position, std::u
         in.reads.push_back(touch(t.reads[r], position(step)));
         const Region& reads = t.reads[r];
         const std::int64_t rb = buffer(reads.buffer).offset + reads.begin, re = buffer(reads.buffer).offset + reads.end;
-        for (const Region& w : t.writes) {
+        for (std::size_t to = 0; to < t.writes.size(); ++to) {
+          const Region& w = t.writes[to];
           const Buffer& out = buffer(w.buffer);
           if (!awake(t, w, position(step)) || out.storage != buffer(reads.buffer).storage || out.space == Space::Kv) continue;
           const std::int64_t wb = out.offset + w.begin, we = out.offset + w.end;
           const bool same = wb == rb && we == re && dtype_bytes(out.dtype) == dtype_bytes(buffer(reads.buffer).dtype);
-          if (wb < re && rb < we && !(same && element_by_element(t, r))) in.tears_itself = true;
+          if (wb < re && rb < we && !(same && element_by_element(t, r, to, static_cast<std::size_t>(program.batch)))) in.tears_itself = true;
         }
       }
       for (const Region& w : t.writes)
