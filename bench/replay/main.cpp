@@ -1,7 +1,6 @@
 // bench/run replay --spaces DIR|FILE … (options.cpp): for every space and strategy one JSON line a metric; evaluations that a repeat did not reach
 // within the limit count as above it.
-// bench/run replay --spaces DIR --siblings DRAWS [--prior-rows N] …: every space with every other of the same knobs as its prior, against none:
-// evaluations to 95% alone. Of N rows of the other, DRAWS draws by lot; without --prior-rows all of them.
+// bench/run replay --spaces DIR --siblings DRAWS …: every space with every other of the same knobs as its prior, against none (sibling_table.h).
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -10,7 +9,9 @@
 #include <iostream>
 
 #include "bench/replay/options.h"
-#include "bench/replay/replay.h"
+#include "bench/replay/runs/medians.h"
+#include "bench/replay/runs/siblings.h"
+#include "bench/replay/sibling_table.h"
 #include "core/base/json.h"
 #include "core/base/stats.h"
 #include "orchestrator/plots/charts.h"
@@ -25,12 +26,6 @@ void line(const std::string& metric, double value, const std::string& unit) {
   Json out = {{"bench", "replay"}, {"metric", metric}, {"unit", unit}};
   out["value"] = std::isfinite(value) ? Json(value) : Json(nullptr);                            // null: not reached within the limit
   std::cout << out.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n" << std::flush;  // a file's name may be any bytes
-}
-
-// An order statistic: no interpolation towards infinity.
-double ordered(std::vector<double> v, double q) {
-  std::sort(v.begin(), v.end());
-  return v[std::min(v.size() - 1, static_cast<std::size_t>(q * static_cast<double>(v.size())))];
 }
 
 // The 95% interval of a median from order statistics (Conover 1999): ranks n/2 ± 0.98·sqrt(n).
@@ -84,52 +79,6 @@ int problem(const std::string& said) {
   return 2;
 }
 
-// The table of priors: what a search takes with each sibling's recording against what it takes without.
-int sibling_table(const std::vector<RecordedSpace>& spaces, const ReplayCommand& options) {
-  ReplayOptions replay_options = options.replay;
-  replay_options.at_least = 1;
-  replay_options.goal = 0.95;
-  const auto median_of = [&](const RecordedSpace& target) {
-    std::vector<double> to95;
-    const auto runs = replay(target, replay_options);  // of the portfolio, which exists
-    for (const ReplayRun& run : *runs) to95.push_back(run.to95);
-    return ordered(to95, 0.5);
-  };
-  double worst = 0, logs = 0;
-  std::size_t count = 0, hurt = 0;
-  for (const RecordedSpace& target : spaces) {
-    std::optional<double> cold;
-    for (const RecordedSpace& sibling : spaces) {
-      if (&sibling == &target || !siblings(target, sibling)) continue;
-      if (!cold) {
-        replay_options.prior = nullptr;
-        cold = median_of(target);
-        line(target.name() + "/cold/evaluations_to_95_median", *cold, "evaluations");
-      }
-      const std::size_t draws = options.prior_rows == 0 ? 1 : options.sibling_draws;
-      for (std::size_t draw = 1; draw <= draws; ++draw) {
-        replay_options.prior = sibling_prior(target, sibling, options.prior_rows, draw);
-        const double with = median_of(target);
-        // What the limit cut off counts as the limit.
-        const auto seen = [&](double evaluations) { return std::min(evaluations, static_cast<double>(options.replay.limit)); };
-        const double ratio = seen(with) / seen(*cold);
-        const std::string name = target.name() + "+" + sibling.name() + (options.prior_rows == 0 ? "" : "/draw" + std::to_string(draw)) + "/";
-        line(name + "evaluations_to_95_median", with, "evaluations");
-        line(name + "ratio_to_cold", ratio, "ratio");
-        worst = std::max(worst, ratio);
-        hurt += ratio > 1.2;
-        logs += std::log(ratio);
-        ++count;
-      }
-    }
-  }
-  if (count == 0) return problem("no two of the spaces have the same knobs");
-  line("siblings/worst_ratio_to_cold", worst, "ratio");
-  line("siblings/mean_ratio_to_cold", std::exp(logs / static_cast<double>(count)), "ratio");  // geometric
-  line("siblings/above_1.2", static_cast<double>(hurt), "of " + std::to_string(count));
-  return 0;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -152,7 +101,7 @@ int main(int argc, char** argv) {
     if (!recorded) return problem(recorded.error().message);
     spaces.push_back(std::move(*recorded));
   }
-  if (options.sibling_draws > 0) return sibling_table(spaces, options);
+  if (options.sibling_draws > 0) return sibling_table(spaces, options, line) ? 0 : problem("no two of the spaces have the same knobs");
   std::optional<RecordedSpace> sibling;
   if (!options.prior.empty()) {
     auto loaded = RecordedSpace::load(options.prior);
@@ -171,8 +120,10 @@ int main(int argc, char** argv) {
       ReplayOptions replay_options = options.replay;
       replay_options.strategy = strategy;
       if (sibling) {
-        replay_options.prior =
-            sibling_prior(recorded, *sibling, options.prior_rows, options.prior_draw > 0 ? options.prior_draw : options.replay.seed);
+        const std::uint64_t draw = options.prior_draw > 0 ? options.prior_draw : options.replay.seed;
+        std::vector<Observation> rows = recorded_rows(*sibling);
+        if (options.kind == PriorKind::Lot) rows = rows_by_lot(std::move(rows), options.prior_rows, draw);
+        replay_options.prior = prior_from(recorded, *sibling, rows, draw);
         if (!replay_options.prior) std::cerr << "replay: " << sibling->name() << " teaches nothing about " << recorded.name() << "\n";
       }
       const auto runs = replay(recorded, replay_options);

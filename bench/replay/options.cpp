@@ -15,8 +15,9 @@ namespace {
 constexpr const char* kUsage =
     "\nusage: bench/run replay --spaces DIR|FILE [--strategy NAME|all] [--repeats N] [--limit N] [--seed N] [--samples N] [--threads N]\n"
     "                        [--prior FILE [--prior-rows N] [--prior-draw N]] [--plot FILE.svg]\n"
-    "       bench/run replay --spaces DIR --siblings DRAWS [--prior-rows N] [--repeats N] [--limit N] [--seed N] [--samples N] "
-    "[--threads N]";
+    "       bench/run replay --spaces DIR --siblings DRAWS [--prior-kind whole|lot|search|false] [--prior-rows N] [--repeats N] [--limit N] [--seed "
+    "N]\n"
+    "                        [--samples N] [--threads N]";
 
 tl::unexpected<Error> wrong_usage(const std::string& problem) { return fail(ErrorKind::InvalidArgument, problem + kUsage); }
 
@@ -46,16 +47,20 @@ Result<ReplayCommand> replay_command(int argc, const char* const* argv) {
                                               {"--threads", {&threads, 1024}},          {"--prior-rows", {&rows, 1'000'000'000}},
                                               {"--prior-draw", {&draw, 1'000'000'000}}, {"--siblings", {&siblings, 1000}}};
   const std::map<std::string, std::filesystem::path*> paths{{"--spaces", &out.spaces}, {"--prior", &out.prior}, {"--plot", &out.plot}};
+  std::string kind;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     const auto number = numbers.find(flag);
     const auto path = paths.find(flag);
-    if (number == numbers.end() && path == paths.end() && flag != "--strategy") return wrong_usage("unknown option " + flag);
+    if (number == numbers.end() && path == paths.end() && flag != "--strategy" && flag != "--prior-kind")
+      return wrong_usage("unknown option " + flag);
     if (i + 1 >= argc) return wrong_usage(flag + " needs a value");
     const std::string value = argv[++i];
     if (path != paths.end()) {
       if (value.empty()) return bad_field(flag, value, "a path");
       *path->second = value;
+    } else if (flag == "--prior-kind") {
+      kind = value;
     } else if (number == numbers.end()) {
       out.replay.strategy = value;
     } else {
@@ -71,6 +76,16 @@ Result<ReplayCommand> replay_command(int argc, const char* const* argv) {
     return wrong_usage(
         "--siblings names its priors and draws itself, and is of the portfolio: neither --prior, --prior-draw, --plot nor --strategy "
         "goes with it");
+  const std::map<std::string, PriorKind> kinds{{"", rows > 0 ? PriorKind::Lot : PriorKind::Whole},
+                                               {"whole", PriorKind::Whole},
+                                               {"lot", PriorKind::Lot},
+                                               {"search", PriorKind::Search},
+                                               {"false", PriorKind::False}};
+  if (kinds.count(kind) == 0) return bad_field("--prior-kind", kind, "whole, lot, search or false");
+  out.kind = kinds.at(kind);
+  if (!kind.empty() && siblings == 0) return wrong_usage("--prior-kind is of --siblings");
+  const bool counted = out.kind == PriorKind::Lot || out.kind == PriorKind::Search;
+  if (counted != (rows > 0)) return wrong_usage("--prior-rows says how many rows the kinds lot and search have, and is of these alone");
   if (out.prior.empty() && siblings == 0 && (rows > 0 || draw > 0)) return wrong_usage("--prior-rows and --prior-draw are of a --prior");
   std::vector<std::string> names = strategy_names();
   names.emplace_back("all");

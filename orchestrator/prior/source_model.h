@@ -22,14 +22,15 @@ class SourceModel {
   static std::optional<SourceModel> learn(const SearchSpace& space, const std::vector<Observation>& rows, Rng& rng);
 
   double score(const Point& point) const;
+  double log_cost(const Point& point) const;  // relative to the source's median
   // The n best rows, best first; ties in the order of points, which is the same on every machine.
   std::vector<Point> best(std::size_t n) const;
-  // Of half of the knobs that can be moved alone from the best row, such a move is among the rows. Where a search ended they are; of rows drawn by
-  // lot next to none is.
+  // Of ten single moves from the best row nine are among the rows: it is an optimum of the source, not merely the best that somebody met.
   bool explored() const { return explored_; }
 
  private:
   bool explored_ = false;
+  double bend_ = 0, mean_ = 0, deviation_ = 1;  // of the logarithms that scores stand for
   std::unordered_map<Point, float, PointHash> exact_;
   std::optional<Forest> forest_;
 };

@@ -11,6 +11,12 @@ double Vote::score(const Point& point) const {
   return sum;
 }
 
+std::optional<double> Vote::log_cost(const Point& point) const {
+  double sum = 0;
+  for (const auto& [weight, model] : members) sum += weight * model.log_cost(point);
+  return sum;
+}
+
 std::vector<Point> Vote::known_best(std::size_t n) const {
   std::map<Point, double> scores;
   for (const auto& [weight, model] : members)

@@ -16,6 +16,7 @@ class Vote final : public Prior {
  public:
   explicit Vote(const SearchSpace& s) : space(s) {}
   double score(const Point& point) const override;
+  std::optional<double> log_cost(const Point& point) const override;
   std::vector<Point> known_best(std::size_t n) const override;
   // Of the members with at least half of the weight; always of the cost model, which was asked for what is around its best.
   bool explored() const override;

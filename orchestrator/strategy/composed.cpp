@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kFavourites = 2;                      // of the prior, in the start
 constexpr std::size_t kSwept = 10;                          // knobs moved one at a time around the best favourite
-constexpr double kWon = 0.9;                                // of the favourite's cost: a move that wins so much is followed by the model …
+constexpr double kWon = 0.9;                                // a tenth: a move that wins so much from the favourite is followed by the model …
 constexpr int kFollowed = 6;                                // … until it has not improved for so many evaluations; then the sweep goes on
 constexpr std::size_t kInitial = 5, kInitialWithPrior = 3;  // points before any model is asked
 constexpr double kLead = 1, kStalled = 0.9;                 // the Gaussian process's share of the turns
@@ -109,7 +109,7 @@ std::optional<bool> Portfolio::convinced() const {
       best_spread = std::min(best_spread, cost), ++spread;
   }
   if (favourites < kFavourites || spread == 0) return std::nullopt;
-  return worst_favourite < best_spread;
+  return worst_favourite < kWon * best_spread;
 }
 
 // A start without models. Cold: points spread over the space. With a prior: its favourites and spread points in turn; when the favourites do

@@ -50,10 +50,11 @@ class Portfolio : public Strategy {
   std::vector<Point> ask(std::size_t n) override;
   void tell(const Observation& observation) override;
 
-  // Whether the prior's two favourites are both better than every point that was spread over the space; empty until both and one such were told.
-  // Of a useless prior they are better than one spread point once in three times.
+  // Whether the prior's two favourites are both better by a tenth than every point that was spread over the space; empty until both and one such
+  // were told. Of a useless prior they are once in four times.
   std::optional<bool> convinced() const;
   const std::unordered_set<Point, PointHash>& favourites_asked() const { return favourites_asked_; }
+  const std::vector<Point>& spread_asked() const { return spread_asked_; }
 
  private:
   struct Arm {

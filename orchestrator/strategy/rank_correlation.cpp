@@ -23,19 +23,25 @@ std::vector<double> ranks(const std::vector<double>& values) {
 
 }  // namespace
 
-double rank_correlation(const std::vector<double>& a, const std::vector<double>& b) {
+double correlation(const std::vector<double>& a, const std::vector<double>& b) {
   const std::size_t n = std::min(a.size(), b.size());
   if (n < 2) return 0;
-  const std::vector<double> ra = ranks({a.begin(), a.begin() + static_cast<std::ptrdiff_t>(n)});
-  const std::vector<double> rb = ranks({b.begin(), b.begin() + static_cast<std::ptrdiff_t>(n)});
-  const double mean = 0.5 * static_cast<double>(n - 1);
+  const auto mean = [n](const std::vector<double>& v) {
+    return std::accumulate(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(n), 0.0) / static_cast<double>(n);
+  };
+  const double ma = mean(a), mb = mean(b);
   double ab = 0, aa = 0, bb = 0;
   for (std::size_t i = 0; i < n; ++i) {
-    ab += (ra[i] - mean) * (rb[i] - mean);
-    aa += (ra[i] - mean) * (ra[i] - mean);
-    bb += (rb[i] - mean) * (rb[i] - mean);
+    ab += (a[i] - ma) * (b[i] - mb);
+    aa += (a[i] - ma) * (a[i] - ma);
+    bb += (b[i] - mb) * (b[i] - mb);
   }
   return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : 0;
+}
+
+double rank_correlation(const std::vector<double>& a, const std::vector<double>& b) {
+  const auto n = static_cast<std::ptrdiff_t>(std::min(a.size(), b.size()));
+  return correlation(ranks({a.begin(), a.begin() + n}), ranks({b.begin(), b.begin() + n}));
 }
 
 }  // namespace amk

@@ -26,6 +26,8 @@ class Prior {
  public:
   virtual ~Prior() = default;
   virtual double score(const Point& point) const = 0;  // thread-safe; comparable between points of one space only
+  // Logarithm of the cost, up to a constant of the prior, where it claims to know: what it says can be held against what is measured. Thread-safe.
+  virtual std::optional<double> log_cost(const Point& /*point*/) const { return std::nullopt; }
   // Whether what it likes best is more than the best that somebody met: an optimum, as far as single moves from it were tried.
   virtual bool explored() const { return true; }
   // Points that it knows and likes, best first, at most n; may be empty: a prior may know only how to score.

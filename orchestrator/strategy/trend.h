@@ -13,6 +13,8 @@ namespace amk {
 // the scale; above the bend a tenth of the slope remains, enough to tell which way is down.
 constexpr double bent(double y, double bend) { return y <= bend ? y : bend + 0.1 * (y - bend); }
 
+constexpr double unbent(double y, double bend) { return y <= bend ? y : bend + 10 * (y - bend); }
+
 class Trend {
  public:
   // Looks at `sample` valid points and climbs from the best of them. nullptr when the prior tells no point from another.

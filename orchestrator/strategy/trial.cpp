@@ -1,8 +1,10 @@
 #include "orchestrator/strategy/trial.h"
 
+#include <cmath>
 #include <utility>
 
 #include "orchestrator/strategy/moves.h"
+#include "orchestrator/strategy/rank_correlation.h"
 
 namespace amk {
 namespace {
@@ -16,13 +18,13 @@ StrategyOptions of_the_search(StrategyOptions options) {
 }  // namespace
 
 Trial::Trial(const SearchSpace& space, const StrategyOptions& options)
-    : space_(space), archive_(space_), start_(options.start), of_search_(of_the_search(options)) {
-  if (options.prior->explored()) {
+    : space_(space), archive_(space_), start_(options.start), prior_(options.prior), of_search_(of_the_search(options)) {
+  if (prior_->explored()) {
     following_ = std::make_unique<Portfolio>(space, options);
     return;
   }
   Rng rng(mix64(options.seed ^ 0x7121A1));
-  trend_ = Trend::create(options.prior, archive_, rng);
+  trend_ = Trend::create(prior_, archive_, rng);
 }
 
 Portfolio& Trial::search() {
@@ -32,8 +34,13 @@ Portfolio& Trial::search() {
 
 std::optional<Point> Trial::next() {
   if (following_) {
+    const bool starts = next_start(start_, archive_).has_value();
+    const std::size_t spread = following_->spread_asked().size();
     std::vector<Point> asked = following_->ask(1);
-    return asked.empty() ? std::nullopt : std::optional(std::move(asked[0]));
+    if (asked.empty()) return std::nullopt;
+    held_against_.insert(asked[0]);
+    if (!starts && following_->spread_asked().size() == spread) kept_back_.insert(asked[0]);
+    return std::move(asked[0]);
   }
   if (auto point = next_start(start_, archive_)) return point;
   if (trend_ && tried_ < kTried) {
@@ -57,13 +64,16 @@ std::vector<Point> Trial::ask(std::size_t n) {
   return ask_each(n, archive_, [this] { return next(); });
 }
 
-// What was told until an explored prior is refuted goes to the search, but for the favourites.
-void Trial::judge() {
-  const auto convinced = following_->convinced();
-  if (!convinced) return;
-  convinced_ = *convinced;
-  if (convinced_) return;
-  kept_back_ = following_->favourites_asked();
+bool Trial::refuted() {
+  if (!convinced_) {
+    const auto convinced = following_->convinced();
+    if (convinced && !*convinced) return true;
+    convinced_ = convinced.value_or(false);
+  }
+  return said_.size() >= kAgreed && correlation(said_, measured_) < kAgreement;
+}
+
+void Trial::give_up() {
   following_.reset();
   for (const Observation& o : archive_.observations())
     if (kept_back_.count(o.point) == 0) tell_search(o);
@@ -79,8 +89,14 @@ void Trial::tell_search(const Observation& observation) {
 void Trial::tell(const Observation& observation) {
   archive_.record(observation);
   if (following_) {
+    if (held_against_.erase(observation.point) != 0 && observation.cost) {
+      if (const auto said = prior_->log_cost(observation.point)) {
+        said_.push_back(*said);
+        measured_.push_back(std::log(*observation.cost));
+      }
+    }
     following_->tell(observation);
-    if (!convinced_) judge();
+    if (refuted()) give_up();
     return;
   }
   if (kept_back_.count(observation.point) == 0) tell_search(observation);

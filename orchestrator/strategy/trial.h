@@ -2,10 +2,12 @@
 // its favourites stays around them for a hundred evaluations (docs/search.md). So behind the prior stands a search of its own that has not seen them.
 // - A prior that nobody explored (of few rows, or of a search that ended early: the best that was met, no more) is tried: kTried of its favourites
 //   are evaluated, then the search of its own begins.
-// - One that was explored is followed, unless its first two favourites are not both better than every point that was spread over the space (those of
-//   a sibling are in nine of ten runs, those of a useless prior in one of three): then the search of its own begins, told all but the favourites.
-// Whatever the prior, that search is a few evaluations late and otherwise what it would have been, until it stands still while a favourite is
-// better. Then it is told. Deterministic. Not thread-safe.
+// - One that was explored is followed, unless it is refuted: its first two favourites are not both better by a tenth than every point that was spread
+//   over the space (a sibling's are in nine of ten runs, those of a useless prior in one of four); or, from kAgreed results on, what it said of them
+//   and what was measured have a correlation below kAgreement. Of costs, not ranks: among favourites, which are all alike, a good prior's ranks are
+//   no better than a useless one's, but the moves that it thinks dear are dear. Then the search of its own begins, told only what was spread.
+// Until it stands still while a point of the prior's is better, that search is what it would have been, late by what the prior had spent: 4, or 2, or
+// what it took to refute it. Then it is told. Deterministic. Not thread-safe.
 #pragma once
 
 #include <memory>
@@ -18,6 +20,8 @@ namespace amk {
 class Trial final : public Strategy {
  public:
   static constexpr std::size_t kTried = 4;
+  static constexpr std::size_t kAgreed = 6;
+  static constexpr double kAgreement = 0.3;
 
   // The search of its own has options.otherwise as its prior.
   Trial(const SearchSpace& space, const StrategyOptions& options);
@@ -28,17 +32,21 @@ class Trial final : public Strategy {
  private:
   std::optional<Point> next();
   Portfolio& search();
-  void judge();
+  bool refuted();
+  void give_up();
   void tell_search(const Observation& observation);
 
   SearchSpace space_;
   Archive archive_;  // of everything
   std::vector<Point> start_;
-  std::shared_ptr<const Trend> trend_;  // of a prior that is tried
+  std::shared_ptr<const Prior> prior_;
+  std::shared_ptr<const Trend> trend_;  // where it is tried
   std::size_t tried_ = 0;
-  std::unique_ptr<Portfolio> following_;            // of a prior that was explored, until it is refuted
-  bool convinced_ = false;                          // following_ goes on to the end
-  std::unordered_set<Point, PointHash> kept_back_;  // favourites that the search has not asked for
+  std::unique_ptr<Portfolio> following_;               // of a prior that was explored, until it is refuted
+  bool convinced_ = false;                             // by its favourites
+  std::unordered_set<Point, PointHash> held_against_;  // points asked while it is followed and not told yet
+  std::vector<double> said_, measured_;                // of those that are, logarithms of costs
+  std::unordered_set<Point, PointHash> kept_back_;     // points of the prior's, which the search has not asked for
   StrategyOptions of_search_;
   std::unique_ptr<Portfolio> search_;  // made when it is first needed: its prior costs time
   double best_ = 0;                    // that the search knows; 0: none

@@ -58,6 +58,34 @@ TEST_CASE("rank correlation, by hand") {
   CHECK(rank_correlation({1}, {1}) == 0);
 }
 
+TEST_CASE("correlation of values, by hand") {
+  CHECK(correlation({1, 2, 3}, {10, 20, 30}) == doctest::Approx(1));
+  CHECK(correlation({1, 2, 3}, {1, 0, -1}) == doctest::Approx(-1));
+  // Deviations -1, 0, 1 against -11, -10, 21: 32 / sqrt(2 · 662). Ranks would agree.
+  CHECK(correlation({1, 2, 3}, {0, 1, 32}) == doctest::Approx(32 / std::sqrt(1324.0)));
+  CHECK(correlation({1, 1, 1}, {1, 2, 3}) == 0);
+  CHECK(correlation({1}, {1}) == 0);
+}
+
+TEST_CASE("a corpus says what a config costs, up to a constant: of its rows what was measured, on both sides of the median") {
+  const SearchSpace s = space();
+  PriorSource told = source("mine", 200, cost, 1);
+  PriorSource twice = told;  // a device half as fast teaches the same
+  for (Observation& o : twice.rows)
+    if (o.cost) *o.cost *= 2;
+  for (const auto& sources : {std::vector<PriorSource>{told}, {twice}, {told, twice}}) {
+    const auto learned = learn_prior(s, {}, sources, {}, 1);
+    std::optional<double> constant;
+    for (const Observation& o : told.rows) {
+      if (!o.cost) continue;
+      const auto said = learned.prior->log_cost(o.point);
+      REQUIRE(said);
+      if (!constant) constant = *said - std::log(*o.cost);
+      CHECK(*said - std::log(*o.cost) == doctest::Approx(*constant).epsilon(1e-4));
+    }
+  }
+}
+
 TEST_CASE("likeness, by hand") {
   CHECK(likeness({{"sms", 132}}, {{"sms", 132}}) == doctest::Approx(1));
   CHECK(likeness({{"bytes", 1.0}}, {{"bytes", std::exp(1.0)}}) == doctest::Approx(std::exp(-1.0)));
@@ -117,21 +145,26 @@ TEST_CASE("the race goes to whoever ranks unseen rows better") {
   CHECK(nothing.report.chosen == "none");
 }
 
-TEST_CASE("a corpus is followed when single moves from its best were tried for half of the knobs; else the cost model is, where there is one") {
+TEST_CASE("a corpus is followed when nine of ten single moves from its best were tried; else the cost model is, where there is one") {
   const SearchSpace s = space();
   PriorSource rows;
   rows.name = "a";
-  // (6, 1, 0) is the best; the others differ from it in two knobs or all three.
+  // (6, 1, 0) is the best, with 21 single moves; the first rows differ from it in two knobs or all three.
   for (std::uint16_t i = 0; i < 5; ++i) rows.rows.push_back({{i, 4, i}, cost({i, 4, i})});
   rows.rows.push_back({{6, 1, 0}, cost({6, 1, 0})});
-  rows.rows.push_back({{6, 3, 0}, cost({6, 3, 0})});  // one knob
-  rows.rows.push_back({{6, 5, 0}, cost({6, 5, 0})});  // the same again
-  LearnedPrior learned = learn_prior(s, {}, {rows}, {}, 1);
+  for (std::uint16_t i = 0; i < 8; ++i) {
+    if (i != 6) rows.rows.push_back({{i, 1, 0}, cost({i, 1, 0})});
+    if (i != 1) rows.rows.push_back({{6, i, 0}, cost({6, i, 0})});
+    if (i != 0 && i < 5) rows.rows.push_back({{6, 1, i}, cost({6, 1, i})});
+  }
+  LearnedPrior learned = learn_prior(s, {}, {rows}, {}, 1);  // 18 of the 21
   REQUIRE(learned.prior);
   CHECK_FALSE(learned.prior->explored());
   CHECK_FALSE(learned.report.followed);
   CHECK(to_json(learned.report)["followed"] == false);
   CHECK(learned.otherwise == nullptr);
+  rows.rows.push_back({{6, 1, 0}, cost({6, 1, 0})});  // the best itself once more is no move
+  CHECK_FALSE(learn_prior(s, {}, {rows}, {}, 1).prior->explored());
   rows.rows.push_back({{6, 1, 5}, std::nullopt});  // another one: it failed, which is known
   learned = learn_prior(s, {}, {rows}, {}, 1);
   CHECK(learned.prior->explored());

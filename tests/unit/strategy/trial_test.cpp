@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <set>
 
@@ -28,13 +29,17 @@ double slope(const Point& p) { return 20.0 + 3 * p[0] + 2.0 * std::max(p[1], p[2
 
 // What no search finds by looking around: one point of 4,096, far from where the rest is good.
 const Point kNeedle = {7, 7, 7, 0};
+// Hardly anything matters: the best are better than what lies between by less than a tenth.
+double nearly_flat(const Point& p) { return 100 + 0.2 * slope(p); }
+
 double with_needle(const Point& p) { return p == kNeedle ? 10.0 : slope(p); }
 
 class Ranks final : public Prior {
  public:
-  Ranks(bool explored, double sign, double (*f)(const Point&) = slope) : explored_(explored), sign_(sign), f_(f) {}
+  Ranks(bool explored, double sign, double (*f)(const Point&) = slope, double says = 0) : explored_(explored), sign_(sign), f_(f), says_(says) {}
   double score(const Point& p) const override { return sign_ * f_(p); }
   bool explored() const override { return explored_; }
+  std::optional<double> log_cost(const Point& p) const override { return says_ == 0 ? std::nullopt : std::optional(7 + says_ * std::log(slope(p))); }
   std::vector<Point> known_best(std::size_t) const override {  // no sample need have met it
     return f_ == with_needle ? std::vector<Point>{kNeedle} : std::vector<Point>{};
   }
@@ -43,6 +48,7 @@ class Ranks final : public Prior {
   bool explored_;
   double sign_;
   double (*f_)(const Point&);
+  double says_;  // what it says of costs: nothing, the truth (1), the opposite (-1)
 };
 
 StrategyOptions options(std::shared_ptr<const Prior> prior) {
@@ -85,9 +91,59 @@ TEST_CASE("a hostile prior that nobody explored costs its favourites, and the se
 
 TEST_CASE("an explored prior is followed as long as its favourites are better than a point of chance") {
   const SearchSpace s = space(8);
-  const StrategyOptions o = options(std::make_shared<Ranks>(true, 1));
+  for (const double says : {0.0, 1.0}) {  // what it says of costs holds, too
+    const StrategyOptions o = options(std::make_shared<Ranks>(true, 1, slope, says));
+    Portfolio follows(s, o);
+    CHECK(asks(s, o, 60) == asks(follows, 60));
+  }
+}
+
+TEST_CASE("a prior whose favourites are better by less than a tenth is refuted") {
+  const SearchSpace s = space(8);
+  const StrategyOptions o = options(std::make_shared<Ranks>(true, 1, nearly_flat));
+  const auto with = asks(s, o, 40, nearly_flat);
+  REQUIRE(nearly_flat(with[0]) < nearly_flat(with[1]));
+  REQUIRE(nearly_flat(with[2]) < nearly_flat(with[1]));
+  REQUIRE(nearly_flat(with[2]) > 0.9 * nearly_flat(with[1]));
+  auto cold = *make_strategy("portfolio", s, options(nullptr));
+  cold->tell({with[1], nearly_flat(with[1])});
+  CHECK(with[3] == asks(*cold, 1, nearly_flat)[0]);
+}
+
+TEST_CASE("a prior whose favourites are good is refuted after six results when what it says of costs does not hold") {
+  const SearchSpace s = space(8);
+  const StrategyOptions o = options(std::make_shared<Ranks>(true, 1, slope, -1));
   Portfolio follows(s, o);
-  CHECK(asks(s, o, 60) == asks(follows, 60));
+  const std::vector<Point> followed = asks(follows, Trial::kAgreed);
+  auto strategy = *make_strategy("portfolio", s, o);
+  const auto with = asks(*strategy, 60);
+  CHECK(std::equal(followed.begin(), followed.end(), with.begin()));
+  // Then the search without a prior, which was told what was spread and nothing else.
+  auto cold = *make_strategy("portfolio", s, options(nullptr));
+  for (const Point& p : follows.spread_asked()) cold->tell({p, slope(p)});
+  std::vector<Point> expected = asks(*cold, 50), rest(with.begin() + Trial::kAgreed, with.end());
+  for (const Point& p : followed) expected.erase(std::remove(expected.begin(), expected.end(), p), expected.end());
+  rest.resize(expected.size());
+  CHECK(rest == expected);
+  CHECK(follows.spread_asked().size() >= 1);
+}
+
+TEST_CASE("failures and results of others do not refute a prior; what it asked for does, whenever it is told") {
+  const SearchSpace s = space(8);
+  const StrategyOptions o = options(std::make_shared<Ranks>(true, 1, slope, -1));
+  auto strategy = *make_strategy("portfolio", s, o);
+  Portfolio follows(s, o);
+  const auto both = [&](const Observation& seen) {
+    strategy->tell(seen);
+    follows.tell(seen);
+  };
+  for (std::uint16_t i = 0; i < 8; ++i) both({{i, 7, i, 7}, slope({i, 7, i, 7})});
+  std::vector<Point> asked;
+  for (std::size_t i = 0; i < 2 * Trial::kAgreed; ++i) {  // all but the start's three fail
+    asked.push_back(strategy->ask(1).at(0));
+    REQUIRE(follows.ask(1).at(0) == asked.back());
+    both({asked.back(), i < 3 ? std::optional(slope(asked.back())) : std::nullopt});
+  }
 }
 
 TEST_CASE("an explored prior whose favourites are worse than a point of chance costs them, and the search without a prior goes on from that point") {
@@ -113,11 +169,12 @@ TEST_CASE("an explored prior is refuted while more than its favourites are evalu
   cold->tell({asked[1], slope(asked[1])});
   const Point next = strategy->ask(1).at(0);
   CHECK(next == cold->ask(1).at(0));
-  for (auto* each : {strategy.get(), cold.get()}) {
-    each->tell({asked[3], slope(asked[3])});  // asked before, told after: the search learns it
-    each->tell({next, slope(next)});
-  }
-  CHECK(asks(*strategy, 40) == asks(*cold, 40));
+  strategy->tell({asked[3], slope(asked[3])});  // asked before, told after: it was the prior's, too
+  for (auto* each : {strategy.get(), cold.get()}) each->tell({next, slope(next)});
+  std::vector<Point> expected = asks(*cold, 42);
+  for (const std::size_t i : {0, 2, 3}) expected.erase(std::remove(expected.begin(), expected.end(), asked[i]), expected.end());
+  expected.resize(35);
+  CHECK(asks(*strategy, 35) == expected);
 }
 
 TEST_CASE("a favourite that is better is told to the search when it stands still, not before") {

@@ -1,13 +1,12 @@
-#include "bench/replay/replay.h"
+#include "bench/replay/runs/replay.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 
-#include "core/base/json.h"
 #include "core/base/parallel.h"
 #include "core/base/stats.h"
-#include "orchestrator/prior/corpus_prior.h"
+#include "orchestrator/strategy/archive.h"
 
 namespace amk {
 namespace {
@@ -16,7 +15,6 @@ using Clock = std::chrono::steady_clock;
 double ms_since(Clock::time_point t) { return std::chrono::duration<double, std::milli>(Clock::now() - t).count(); }
 
 ReplayRun run_once(const RecordedSpace& recorded, Strategy& strategy, std::uint64_t seed, const ReplayOptions& options) {
-  Rng noise(mix64(seed ^ 0xA5A5));
   ReplayRun run;
   double incumbent = std::numeric_limits<double>::infinity(), incumbent_true = incumbent, busy_ms = 0;
   std::size_t evaluations = 0;
@@ -26,7 +24,7 @@ ReplayRun run_once(const RecordedSpace& recorded, Strategy& strategy, std::uint6
     const std::vector<Point> points = strategy.ask(1);
     busy_ms += ms_since(t0);
     if (points.empty()) break;
-    const auto seen = recorded.noisy_cost(points[0], options.samples, noise);
+    const auto seen = seen_cost(recorded, points[0], options.samples, seed);
     ++evaluations;
     if (seen && *seen < incumbent) {
       incumbent = *seen;
@@ -46,6 +44,11 @@ ReplayRun run_once(const RecordedSpace& recorded, Strategy& strategy, std::uint6
 }
 
 }  // namespace
+
+std::optional<double> seen_cost(const RecordedSpace& recorded, const Point& point, int samples, std::uint64_t seed) {
+  Rng noise(mix64(seed ^ 0xA5A5) ^ PointHash()(point));
+  return recorded.noisy_cost(point, samples, noise);
+}
 
 Result<std::vector<ReplayRun>> replay(const RecordedSpace& recorded, const ReplayOptions& options) {
   std::vector<std::unique_ptr<Strategy>> strategies;
@@ -79,54 +82,6 @@ double false_keep_rate(const RecordedSpace& recorded) {
     if (decide(paired_ratio(a, b, judged)) == Comparison::Faster) ++kept;
   }
   return judged == 0 ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(kept) / static_cast<double>(judged);
-}
-
-std::shared_ptr<const Prior> sibling_prior(const RecordedSpace& target, const RecordedSpace& sibling, std::size_t rows, std::uint64_t seed) {
-  // Knobs by name, choices by value; a row with a value that the target lacks has no point there.
-  const SearchSpace &to = target.space(), &from = sibling.space();
-  std::vector<std::vector<int>> choice(to.knobs.size());
-  std::vector<std::size_t> at(to.knobs.size());
-  for (std::size_t k = 0; k < to.knobs.size(); ++k) {
-    at[k] = from.index_of(to.knobs[k].name);
-    if (at[k] == from.knobs.size()) continue;  // a knob that the sibling lacks stands at its first choice
-    for (const Json& value : from.knobs[at[k]].choices) {
-      const auto found = std::find(to.knobs[k].choices.begin(), to.knobs[k].choices.end(), value);
-      choice[k].push_back(found == to.knobs[k].choices.end() ? -1 : static_cast<int>(found - to.knobs[k].choices.begin()));
-    }
-  }
-  PriorSource source;
-  source.name = sibling.name();
-  std::vector<Point> points = sibling.points();
-  Rng rng(seed);
-  if (rows > 0 && rows < points.size()) {
-    for (std::size_t i = 0; i < rows; ++i) std::swap(points[i], points[i + rng.below(points.size() - i)]);
-    points.resize(rows);
-  }
-  for (const Point& p : points) {
-    Point q(to.knobs.size(), 0);
-    bool told = true;
-    for (std::size_t k = 0; k < q.size(); ++k) {
-      if (at[k] == from.knobs.size()) continue;
-      const int c = choice[k][p[at[k]]];
-      told = told && c >= 0;
-      q[k] = static_cast<std::uint16_t>(std::max(c, 0));
-    }
-    if (told && to.violated(q) == nullptr)
-      source.rows.push_back({q, sibling.true_cost(p)});
-    else
-      ++source.untold;
-  }
-  return learn_prior(to, {}, {std::move(source)}, {}, seed).prior;
-}
-
-bool siblings(const RecordedSpace& a, const RecordedSpace& b) {
-  const auto names = [](const RecordedSpace& s) {
-    std::vector<std::string> out;
-    for (const Knob& knob : s.space().knobs) out.push_back(knob.name);
-    std::sort(out.begin(), out.end());
-    return out;
-  };
-  return names(a) == names(b);
 }
 
 }  // namespace amk

@@ -28,17 +28,15 @@ struct ReplayRun {
   double ms_per_evaluation = 0;
 };
 
+// What a run of this seed sees of a configuration. The noise depends on both alone: two searches of one seed see the same configuration alike,
+// whenever they come to it, so that their runs can be compared pair by pair.
+std::optional<double> seen_cost(const RecordedSpace& recorded, const Point& point, int samples, std::uint64_t seed);
+
 // InvalidArgument names the strategies that exist.
 Result<std::vector<ReplayRun>> replay(const RecordedSpace& recorded, const ReplayOptions& options);
 
 // Each configuration with at least ten samples against itself: its even samples as the incumbent's, its odd ones as the candidate's, judged by
 // the keep rule. NaN when no configuration has so many.
 double false_keep_rate(const RecordedSpace& recorded);
-
-// The prior that a sibling's recording teaches: all of its rows, or `rows` of them at random (0: all), in the space of `target`.
-std::shared_ptr<const Prior> sibling_prior(const RecordedSpace& target, const RecordedSpace& sibling, std::size_t rows, std::uint64_t seed);
-
-// Whether the two were recorded of one program: the same knobs, by name. A prior can be carried over between such.
-bool siblings(const RecordedSpace& a, const RecordedSpace& b);
 
 }  // namespace amk
