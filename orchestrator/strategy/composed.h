@@ -53,8 +53,6 @@ class Portfolio : public Strategy {
   // Whether the prior's two favourites are both better by a tenth than every point that was spread over the space; empty until both and one such
   // were told. Of a useless prior they are once in four times.
   std::optional<bool> convinced() const;
-  const std::unordered_set<Point, PointHash>& favourites_asked() const { return favourites_asked_; }
-  const std::vector<Point>& spread_asked() const { return spread_asked_; }
 
  private:
   struct Arm {

@@ -35,11 +35,10 @@ Portfolio& Trial::search() {
 std::optional<Point> Trial::next() {
   if (following_) {
     const bool starts = next_start(start_, archive_).has_value();
-    const std::size_t spread = following_->spread_asked().size();
     std::vector<Point> asked = following_->ask(1);
     if (asked.empty()) return std::nullopt;
     held_against_.insert(asked[0]);
-    if (!starts && following_->spread_asked().size() == spread) kept_back_.insert(asked[0]);
+    if (!starts) kept_back_.insert(asked[0]);
     return std::move(asked[0]);
   }
   if (auto point = next_start(start_, archive_)) return point;

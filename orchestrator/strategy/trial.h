@@ -5,10 +5,9 @@
 // - One that was explored is followed, unless it is refuted: its first two favourites are not both better by a tenth than every point that was spread
 //   over the space (a sibling's are in four of five runs, those of a useless prior in one of four); or, from kAgreed results on, what it said of them
 //   and what was measured have a correlation below kAgreement. Of costs, not ranks: what it tries is mostly alike, where ranks are chance, but the
-//   moves that it thinks dear are dear (after twelve a sibling's have 0.87, its ranks 0.5). Then the search of its own begins, told only what was
-//   spread.
-// Until it stands still while a point of the prior's is better, that search is what it would have been, late by what the prior had spent: 4, or 2, or
-// what it took to refute it. Then it is told. Deterministic. Not thread-safe.
+//   moves that it thinks dear are dear (after twelve a sibling's have 0.87, its ranks 0.5). Then the search of its own begins.
+// Until it stands still while a point of the prior's is better, that search is the one without a prior, point by point, late by what was spent
+// before: four evaluations, or three, or what it took to refute the prior. Then it is told. Deterministic. Not thread-safe.
 #pragma once
 
 #include <memory>
