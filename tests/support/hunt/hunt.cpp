@@ -81,11 +81,14 @@ class Runner {
     const Program& p = base.program;
     seed_ = rng.next();
     steps_ = std::min(p.step_sync == StepSync::Persistent ? 3 : 2, p.max_seq);
-    // From the start, or with rows behind it, at a place where a split wakes up.
-    first_ = 0;
+    // From the start, or with rows behind it, or where a split wakes up; of a batch each sequence at a place of its own.
     const int last = p.max_seq - steps_;
-    if (rng.below(3) != 0) first_ = static_cast<int>(rng.below(static_cast<std::uint64_t>(last) + 1));
-    if (rng.below(3) == 0) first_ = std::clamp(p.attention.kv_block - 1, 0, last);
+    for (int seq = 0; seq < p.batch; ++seq) {
+      int first = 0;
+      if (rng.below(3) != 0) first = static_cast<int>(rng.below(static_cast<std::uint64_t>(last) + 1));
+      if (rng.below(3) == 0) first = std::clamp(p.attention.kv_block - 1, 0, last);
+      first_.push_back(seq > 0 && rng.below(3) == 0 ? first_[0] : first);
+    }
     read_.assign(p.buffers.size(), false);
     for (const Task& task : p.tasks)
       for (const Region& region : task.reads) read_[static_cast<std::size_t>(region.buffer)] = true;
@@ -93,7 +96,7 @@ class Runner {
   }
 
   // Fewer steps or positions may be promised, as long as they are right.
-  bool promised(const Program& p) const { return p.max_steps >= steps_ && p.max_seq >= first_ + steps_; }
+  bool promised(const Program& p) const { return p.max_steps >= steps_ && p.max_seq >= *std::max_element(first_.begin(), first_.end()) + steps_; }
 
   Result<Numbers> run(const Program& p, std::uint64_t interleaving) const {
     AMK_TRY(vm, ReferenceVm::create(p, base_.weights, {interleaving, true}));
@@ -103,7 +106,7 @@ class Runner {
       AMK_CHECK(read(vm, {Space::Kv}, out));
     } else {
       AMK_CHECK(fill(vm));
-      AMK_CHECK(vm.run(first_));
+      AMK_CHECK(vm.run(first_[0]));
       AMK_CHECK(read(vm, {Space::Activation, Space::Output, Space::Kv}, out));  // what no task reads, of activations
     }
     return out;
@@ -113,8 +116,8 @@ class Runner {
   Status whole_steps(const Program& p, ReferenceVm& vm, Numbers& out) const {
     const ModelSpec& spec = p.model;
     std::vector<float> rows(static_cast<std::size_t>(spec.kv_heads) * static_cast<std::size_t>(p.max_seq) * static_cast<std::size_t>(spec.head_dim));
-    for (int seq = 0; first_ > 0 && seq < p.batch; ++seq)
-      AMK_CHECK(vm.seed_kv(first_, p.max_seq, cache_rows(rows, 1, seq), cache_rows(rows, 2, seq), seq));
+    for (int seq = 0; seq < p.batch; ++seq)
+      AMK_CHECK(vm.seed_kv(first_[static_cast<std::size_t>(seq)], p.max_seq, cache_rows(rows, 1, seq), cache_rows(rows, 2, seq), seq));
     const auto keep = [&](const std::vector<ReferenceVm::Step>& all) {
       for (const ReferenceVm::Step& step : all) {
         out.insert(out.end(), step.logits.begin(), step.logits.end());
@@ -167,7 +170,8 @@ class Runner {
 
   const Base& base_;
   std::uint64_t seed_ = 0;
-  int steps_ = 1, first_ = 0;
+  int steps_ = 1;
+  std::vector<int> first_;  // [sequence]: position of the first step
   std::vector<int> tokens_;
   std::vector<bool> read_;  // [buffer]
 };

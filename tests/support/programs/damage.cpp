@@ -136,10 +136,17 @@ class Damage {
 
   Damaged take() {
     while (out_.what.empty() || out_.program.tasks.empty()) {
-      switch (rng_.below(8)) {
+      switch (rng_.below(11)) {
         case 0:
         case 1:
           fields(1 + below(3));
+          break;
+        case 7:
+        case 8:
+          pages(1 + below(2));
+          break;
+        case 9:
+          for (std::int32_t n = 1 + below(3); n > 0; --n) move_tidily(any_task());
           break;
         case 2:
           fields_of_one_task(2 + below(2));
@@ -255,6 +262,23 @@ class Damage {
     }
     say(std::string(all ? "instruction" : "task") + " of " + task_name(p(), first) + (reads ? " reads " : "") + (writes ? " writes " : "") +
         p().buffers[static_cast<std::size_t>(target)].name + " instead of " + p().buffers[static_cast<std::size_t>(from)].name);
+  }
+
+  // Buffers put where others lie, whole or in part; the page is as large as it takes.
+  void pages(std::int32_t count) {
+    std::vector<std::size_t> movable;
+    for (std::size_t b = 0; b < p().buffers.size(); ++b)
+      if (p().buffers[b].space == Space::Activation) movable.push_back(b);
+    for (std::int32_t i = 0; i < count && movable.size() > 1; ++i) {
+      Buffer& moved = p().buffers[movable[rng_.below(movable.size())]];
+      const Buffer& there = p().buffers[movable[rng_.below(movable.size())]];
+      const std::int64_t steps = std::array<std::int64_t, 8>{0, 0, 1, -1, 2, -2, 3, 4}[rng_.below(8)];
+      moved.storage = there.storage;
+      moved.offset = std::max<std::int64_t>(0, there.offset + 256 * steps);
+      std::int64_t& bytes = p().storages[static_cast<std::size_t>(moved.storage)].bytes;
+      bytes = std::max(bytes, (moved.offset + moved.bytes + 255) / 256 * 256);
+      say(moved.name + " put to " + there.name + " + " + std::to_string(256 * steps));
+    }
   }
 
   // Rows, heads, splits of a task moved, and the regions that go with them.
