@@ -55,9 +55,9 @@ Json short_row(const Run& run, const Experiment& e, const std::optional<Experime
 // evaluation; deterministic, so that a resumed run asks the same. After many refusals in a row the last one is returned: its verdict says why.
 // `lock` guards the search and is held but for the proofs, which take milliseconds, and the wait for its prior: other lanes ask and tell meanwhile.
 // `clock` (may be null): deciding what to try is "search"; the workload names its own phases. Cancelled: `stop` was asked for while the prior was
-// awaited.
+// awaited. `judged`: a point that ran before, which need not be proved again.
 Result<std::optional<Point>> ask_runnable(LateStrategy& search, const Workload& workload, std::unique_lock<std::mutex>& lock, PhaseClock* clock,
-                                          const std::stop_token& stop) {
+                                          const std::stop_token& stop, const Point* judged = nullptr) {
   constexpr int kRefusals = 64;
   Progress phases;
   if (clock != nullptr) phases.enter = [clock](std::string_view phase) { clock->enter(phase); };
@@ -70,7 +70,7 @@ Result<std::optional<Point>> ask_runnable(LateStrategy& search, const Workload& 
       if (!there) return fail(ErrorKind::Cancelled, "cancelled while the search waited for its prior");
     }
     AMK_TRY(point, search.ask());
-    if (!point) return point;
+    if (!point || (judged != nullptr && *point == *judged)) return point;
     lock.unlock();
     const auto canonical = workload.canonical(workload.config_at(*point));
     const auto us = canonical ? workload.predict_us(*canonical, phases) : Result<double>(0.0);
@@ -126,9 +126,11 @@ Status prime(Service::Impl& impl, Run& run, const SearchRequest& request, bool r
   std::mutex alone;
   std::unique_lock lock(alone);
   for (const Experiment& e : mine) {
+    if (stop.stop_requested()) return fail(ErrorKind::Cancelled, "cancelled while the run was taken up where it stood");
     // Advances its random numbers as the first time; what it asked is what was evaluated.
-    AMK_CHECK(ask_runnable(*run.search, workload, lock, nullptr, stop));
-    if (auto point = workload.point_of(e.config)) run.search->tell({*point, cost_of(e)});
+    const auto point = workload.point_of(e.config);
+    AMK_CHECK(ask_runnable(*run.search, workload, lock, nullptr, stop, point ? &*point : nullptr));
+    if (point) run.search->tell({*point, cost_of(e)});
     ++run.done;
     if (e.outcome) ++run.counts[std::string(to_string(*e.outcome))];
   }
