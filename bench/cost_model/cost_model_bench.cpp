@@ -223,6 +223,7 @@ constexpr Constant kConstants[] = {
     {"merge_us", &CostConstants::merge_us},
     {"ring_attention_bytes_per_clock", &CostConstants::ring_attention_bytes_per_clock},
     {"append_us", &CostConstants::append_us},
+    {"asked_share", &CostConstants::asked_share},
     {"flagged_row_us", &CostConstants::flagged_row_us},
     {"flagged_row_looks", &CostConstants::flagged_row_looks},
     {"confirmed_us_per_kb", &CostConstants::confirmed_us_per_kb},

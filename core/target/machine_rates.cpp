@@ -170,6 +170,7 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   rates.lag_us = k.lag_us;
   rates.attention_us = k.attention_us;
   rates.merge_us = k.merge_us;
+  rates.asked_share = k.asked_share;
   rates.append_us = config.kernel.publish == Publish::Confirmed ? k.append_us : 0.0;
   if (config.kernel.publish == Publish::Flagged && config.kernel.gemv_path != GemvPath::Slices) {
     rates.row_us = k.flagged_row_us;

@@ -43,6 +43,7 @@ struct CostConstants {
   double ring_attention_bytes_per_clock = 28.3;  // K and V from the ring (docs/lab/megakernel.md, 16; not of the fit)
   double late_kv_share = 0.6;                    // of an SM's bandwidth, what loads behind the wait reach (likewise)
   double append_us = 0.376;                      // of a publish behind an append to the cache, for each 64 dimensions of a head
+  double asked_share = 1.0;                      // of a publish, behind what attention's warps have asked for of the cache: so much of its time
   double flagged_row_us = 0.168;                 // packets: of this step's row, which the split that has it looks for by itself …
   double flagged_row_looks = 2.25;               // … behind what its warps have asked for, so many times
   double confirmed_us_per_kb = 0.263;            // confirmed: of a publish, for each KB of attention's result
@@ -114,6 +115,7 @@ struct MachineRates {
   double attention_spill_us = 0;     // gemv_path slices: of attention's tasks
   double late_us = 0;                // … and where a head's cache is not all there before the task
   double append_us = 0;              // of a publish behind an append to the cache, for each 64 dimensions of a head
+  double asked_share = 0;            // of the time of what warps have asked for of the cache, what a publish behind it takes longer
   double row_us = 0, row_looks = 1;  // of this step's row, in the split that has it
   double publish_us_per_byte = 0;    // of attention's result
   double staged_bytes = 0;           // of a head's cache that is in shared memory before the task

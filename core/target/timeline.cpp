@@ -22,6 +22,7 @@ struct TaskWork {
   double kv_bytes = 0;
   bool kv_streams = false;  // they come through the ring
   bool kv_late = false;     // too many to be on their way before the wait, beside a ring that fills
+  double kv_asked = 0;      // of kv_bytes, what warps ask for before the wait
   bool fetches = false;
   bool looked_for = false;  // by its readers at once: the look that finds it brings it
   double compute_us = 0;    // what it takes besides its products, from its input's being there …
@@ -118,6 +119,7 @@ void add_attention(TaskWork& work, const Program& program, const Task& task, con
   work.kv_bytes = static_cast<double>(keys) * row_bytes;
   work.kv_streams = task.ring_bytes > 0 && rates.ring && static_cast<double>(keys) >= awake * rates.ring_keys;
   work.kv_late = rates.ring && !work.kv_streams && static_cast<double>(keys) >= awake * rates.ring_keys;
+  if (!work.kv_streams && !work.kv_late) work.kv_asked = std::min(work.kv_bytes, turn_bytes);
   // Arithmetic: two FMAs a query head and cache element, on 128 lanes a clock.
   const double fma_us = 2.0 * static_cast<double>(keys) * spec.gqa() * spec.head_dim / (128.0 * rates.clock_mhz);
   const double turn_us = work.kv_streams ? 0.0 : turn_bytes / rates.attention_bytes_per_us;
@@ -350,7 +352,9 @@ class Simulation {
     if (task.op != Opcode::Gemv) return rates_.lone_publish_us + own_us;
     if (sm.head == queue.size()) return rates_.idle_publish_us + own_us;
     const TaskId next = queue[sm.head];
-    return own_us + rates_.idle_publish_us + (rates_.publish_us - rates_.idle_publish_us) * streaming(sm, next, end_us, rates_.publish_us);
+    // What warps have asked for of the cache is on the way that this task's stores take, and before them, as long as memory takes to bring it.
+    const double behind_us = work_[next].kv_asked * kv_from_hbm_ / sm_share();
+    return own_us + rates_.asked_share * behind_us + rates_.idle_publish_us + (rates_.publish_us - rates_.idle_publish_us) * streaming(sm, next, end_us, rates_.publish_us);
   }
 
   // Ends of a task: it waits for its counters, fetches its input, then consumes weights as they land.
