@@ -5,7 +5,8 @@
 // then; "search": of which search it is an evaluation, among whose rows alone it is ranked; "held_out": the fit does not see it}; without --measured
 // measured/GPU.jsonl and measured/GPU-searches.jsonl. Prints one JSON object a row, then one a model and search: Spearman's rank correlation, median
 // and worst error, and how slow, measured, the config is that the model likes best. --folds K: every row as constants fitted to the others, K at a
-// time apart, predict it. --fit: least squares over the constants, or those whose names begin with --only PREFIX, so many steps; prints them.
+// time apart, predict it. --fit: least squares over the constants, or those whose names begin with --only PREFIX[,PREFIX…], so many steps; prints
+// them.
 // --sample MODEL --from FILE [--count N] [--seed S]: what to measure next, for bench_decode: the first config of FILE ({"name", "config"} a line),
 // each of its knobs moved alone but where that is predicted to take twice as long, and N configs two to four moves from any of FILE's within 15% of
 // the fastest.
@@ -18,6 +19,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <sstream>
 
 #include "core/base/json.h"
 #include "core/base/parallel.h"
@@ -212,6 +214,9 @@ constexpr Constant kConstants[] = {
     {"task_us", &CostConstants::task_us},
     {"task_us_per_warp", &CostConstants::task_us_per_warp},
     {"step_us", &CostConstants::step_us},
+    {"fma_us_per_kb", &CostConstants::fma_us_per_kb},
+    {"odd_step_us", &CostConstants::odd_step_us},
+    {"attention_spill_us", &CostConstants::attention_spill_us},
     {"turn_us", &CostConstants::turn_us},
     {"last_turn_us", &CostConstants::last_turn_us},
     {"unhoisted_us", &CostConstants::unhoisted_us},
@@ -247,14 +252,26 @@ constexpr Constant kConstants[] = {
     {"slices_task_us", &CostConstants::slices_task_us},
     {"slices_group_us", &CostConstants::slices_group_us},
     {"slices_block_us", &CostConstants::slices_block_us},
+    {"slices_turn_us", &CostConstants::slices_turn_us},
+    {"attention_o_turn_us", &CostConstants::attention_o_turn_us},
+    {"attention_o_us", &CostConstants::attention_o_us},
+    {"attention_o_round_us", &CostConstants::attention_o_round_us},
     {"slices_sight_us", &CostConstants::slices_sight_us},
 };
+
+// Whether `name` begins with one of `prefixes`, which commas part.
+bool among(const std::string& name, const std::string& prefixes) {
+  std::istringstream in(prefixes);
+  bool any = false;
+  for (std::string prefix; std::getline(in, prefix, ',');) any = any || name.starts_with(prefix);
+  return any || prefixes.empty();
+}
 
 // Levenberg and Marquardt's least squares over the constants' logarithms. `only`: constants whose names begin so; empty: all.
 CostConstants fit(std::vector<Row>& rows, int steps, const std::string& only, const std::vector<bool>& used = {}) {
   std::vector<double CostConstants::*> moved;
   for (const Constant& c : kConstants)
-    if (std::string(c.name).starts_with(only)) moved.push_back(c.member);
+    if (among(c.name, only)) moved.push_back(c.member);
   const CostConstants begun;
   for (Row& row : rows) row.full_over_shorter *= predicted_us(row, begun) / extrapolated_us(row, begun);
   const auto as = representatives(rows, begun);

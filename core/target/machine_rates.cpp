@@ -139,6 +139,8 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   rates.warp_bytes_per_us = raw / warps;
   rates.lone_warp_bytes_per_us = per_warp * spilt;
   rates.step_us = k.step_us;
+  if (config.kernel.gemv_path == GemvPath::Fma) rates.fma_us_per_byte = k.fma_us_per_kb / kKiB;
+  rates.odd_step_us = k.odd_step_us;
   rates.turn_us = k.turn_us;
   rates.last_turn_us = k.last_turn_us;
   rates.unhoisted_us = window.hoisted ? 0.0 : k.unhoisted_us;
@@ -151,12 +153,15 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   rates.late_kv_share = k.late_kv_share;
   rates.ring_keys = (warps + 1) * 16;
   rates.task_us = k.task_us + k.task_us_per_warp * warps;
+  const auto spilt_us = [&](double wanted, double us) { return us * (std::pow(std::max(1.0, wanted / registers), k.slices_spill) - 1); };
+  rates.attention_spill_us = spilt_us(k.attention_registers, k.attention_spill_us);
   if (config.kernel.gemv_path == GemvPath::Slices) {
-    const auto spilt_us = [&](double wanted, double us) { return us * (std::pow(std::max(1.0, wanted / registers), k.slices_spill) - 1); };
     rates.task_us = k.slices_task_us + spilt_us(k.slices_registers, k.slices_spill_us) + k.slices_quad_us * std::max(0.0, std::ceil(warps / 4) - 3);
     if (!rates.ring) rates.task_us += k.slices_direct_us;
     rates.attention_spill_us = spilt_us(k.slices_attention_registers, k.slices_attention_spill_us);
     rates.group_us = k.slices_group_us;
+    rates.slices_turn_us = k.slices_turn_us;
+    rates.attention_o_turn_us = k.attention_o_turn_us;
     rates.block_us = k.slices_block_us;
     rates.head_us = k.attention_o_us;
     rates.round_us = k.attention_o_round_us;

@@ -13,18 +13,22 @@ namespace amk {
 // term for.
 struct CostConstants {
   double launch_us = 0.973;           // cooperative launch, and the first instruction's descriptors
-  double task_us = 0.37;              // descriptor, role hand-over and block barrier of one task …
-  double task_us_per_warp = 0.00802;  // … the barrier grows with the warps
-  double step_us = 0.226;             // of a warp, for each of its segments: the look for it, its sums, from the ring …
-  double turn_us = 0.0665;      // of a segment, for each group of blocks after its first: as many as a warp has registers for are loaded at once
-  double last_turn_us = 0.418;  // likewise of a task's last segment, when nothing else is left to do meanwhile
-  double unhoisted_us = 0.148;  // where the ring is too short for a task's first segment to be opened before its wait
-  double norm_us = 0.0524;      // sum of squares over a block and scaling, once a task
+  double task_us = 0.31;              // descriptor, role hand-over and block barrier of one task …
+  double task_us_per_warp = 0.00776;  // … the barrier grows with the warps
+  double step_us = 0.236;             // of a warp, for each of its segments: the look for it, its sums, from the ring …
+  double fma_us_per_kb = 0.03;        // … fma, more …
+  double odd_step_us = 0.127;         // a warp's steps go by twos: of one more
+  double turn_us = 0.0664;      // of a segment, for each group of blocks after its first: as many as a warp has registers for are loaded at once
+  double last_turn_us = 0.55;   // likewise of a task's last segment, when nothing else is left to do meanwhile
+  double unhoisted_us = 0.191;  // where the ring is too short for a task's first segment to be opened before its wait
+  double norm_us = 0.0465;      // sum of squares over a block and scaling, once a task
   // gemv_path slices: no warp waits for another before its products, but each group of units has a barrier and an end.
   double slices_sight_us = 0.1;                  // what is looked for is asked for before anything else, and comes with the look
   double slices_task_us = 0.0246;                // in place of task_us
   double slices_direct_us = 0.144;               // without a ring: warps ask for their weights themselves
   double slices_group_us = 1.25;                 // for each group of units after a task's first
+  double slices_turn_us = 0.3;                   // from a block's own publish until it looks for what its next task waits for …
+  double attention_o_turn_us = 0.6;              // … and after attention_o
   double slices_block_us = 0.08;                 // for each block of the vector after a warp's first
   double attention_o_us = 0.72;                  // attention_o: what it takes besides its tiles, two barriers more among it …
   double attention_o_round_us = 0.45;            // … and for a tile each warp
@@ -35,19 +39,21 @@ struct CostConstants {
   double slices_spill = 4;                       // … of which this power, over those that are there, is above one by …
   double slices_spill_us = 0.244;                // … so many of these in a task …
   double slices_attention_spill_us = 0.668;      // … and of these in attention's
-  double consume_bytes_per_clock_warp = 33.1;    // mma on packed weights
-  double shared_bytes_per_clock = 69.5;          // what an SM's shared memory delivers
+  double consume_bytes_per_clock_warp = 37.9;    // mma on packed weights
+  double shared_bytes_per_clock = 70.1;          // what an SM's shared memory delivers
   double fma_share = 0.96;                       // FMA on unpacked values against mma
   double row_share = 0.85;                       // row layout against packed: strided shared loads
   double attention_bytes_per_clock_warp = 3.19;  // K and V from L2, loads issued up front
   double ring_attention_bytes_per_clock = 28.3;  // K and V from the ring (docs/lab/megakernel.md, 16; not of the fit)
   double late_kv_share = 0.6;                    // of an SM's bandwidth, what loads behind the wait reach (likewise)
   double append_us = 0.376;                      // of a publish behind an append to the cache, for each 64 dimensions of a head
-  double asked_share = 1.0;                      // of a publish, behind what attention's warps have asked for of the cache: so much of its time
+  double asked_share = 1;                        // of a publish, behind what attention's warps have asked for of the cache: so much of its time
   double flagged_row_us = 0.168;                 // packets: of this step's row, which the split that has it looks for by itself …
-  double flagged_row_looks = 2.25;               // … behind what its warps have asked for, so many times
+  double flagged_row_looks = 1.65;               // … behind what its warps have asked for, so many times
   double confirmed_us_per_kb = 0.263;            // confirmed: of a publish, for each KB of attention's result
   double merge_us = 0.204;                       // of a merge, for each doubling of the splits
+  double attention_registers = 162;              // a thread's, as attention would have them where it is a task of its own, and a share of …
+  double attention_spill_us = 0.331;             // … so much in each, as of slices (slices_spill)
   double attention_us = 0.0694;                  // of a task, what is not its tiles' and not its row's
   double l2_bytes_per_clock_sm = 38.3;           // sustained, all SMs at once
   // A hop: what a publisher takes until others can see its task's output, and a waiter until it has. Traces say each by itself
@@ -85,6 +91,8 @@ struct MachineRates {
   double warp_bytes_per_us = 0;            // one warp of consumers, while all are at work …
   double lone_warp_bytes_per_us = 0;       // … and alone
   double step_us = 0;                      // of each of its segments, besides …
+  double fma_us_per_byte = 0;              // … gemv_path fma: of its bytes, more …
+  double odd_step_us = 0;                  // … of one that is left of pairs …
   double turn_us = 0;                      // … and of each of a segment's groups of blocks after the first …
   double last_turn_us = 0;                 // … and of the last segment's
   double unhoisted_us = 0;                 // of a task, before its products
@@ -109,6 +117,8 @@ struct MachineRates {
   double attention_us = 0;  // of a task, what is not its tiles' and not its row's
   double launch_us = 0;
   double group_us = 0;               // gemv_path slices: of each group of units after a task's first; else 0
+  double slices_turn_us = 0;         // likewise from a block's own publish to its next look …
+  double attention_o_turn_us = 0;    // … and after attention_o
   double block_us = 0;               // likewise of each block of the vector after a warp's first
   double head_us = 0;                // attention_o: besides its tiles …
   double round_us = 0;               // … and for a tile each warp …

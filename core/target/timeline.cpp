@@ -63,15 +63,17 @@ class Segments {
       for (int d = group_; d <= blocks; d += group_)
         if (blocks % d == 0 && d * kBlockColumns <= rates.columns && (!rates.ring || d * block_bytes() <= rates.chunk_bytes)) segment = d;
       const double bytes = static_cast<double>(segment * block_bytes()), turns = segment / group_ - 1;
-      cut_[static_cast<std::size_t>(matrix)] = {blocks / segment, bytes / rates.warp_bytes_per_us + rates.step_us + turns * rates.turn_us,
-                                                bytes / rates.lone_warp_bytes_per_us + rates.step_us + turns * rates.last_turn_us};
+      cut_[static_cast<std::size_t>(matrix)] = {
+          blocks / segment, bytes / rates.warp_bytes_per_us + bytes * rates.fma_us_per_byte + rates.step_us + turns * rates.turn_us,
+          bytes / rates.lone_warp_bytes_per_us + rates.step_us + turns * rates.last_turn_us};
     }
   }
   // From a task's first product to its last, all weights being there.
   double consume_us(const Task& task) const {
     const Cut& cut = cut_[static_cast<std::size_t>(task.matrix)];
     const int rows = task.row_end - task.row_begin, units = rates_.packed ? (rows + kRowUnit - 1) / kRowUnit : rows;
-    return (units * cut.segments + rates_.warps - 1) / rates_.warps * cut.step_us;
+    const int steps = (units * cut.segments + rates_.warps - 1) / rates_.warps;
+    return steps * cut.step_us + (steps > 1 && steps % 2 == 1 ? rates_.odd_step_us : 0.0);
   }
   // One warp's segment, behind the last byte's landing.
   double last_us(const Task& task) const { return cut_[static_cast<std::size_t>(task.matrix)].last_us; }
@@ -101,7 +103,7 @@ int kv_bytes_of(const Program& program, const Task& task) {
 double region_bytes(const Region& region) { return static_cast<double>(region.end - region.begin); }
 
 // Of a task of attention: its tiles, this step's row, and how its keys and values come.
-void add_attention(TaskWork& work, const Program& program, const Task& task, const MachineRates& rates, int position) {
+void add_attention(TaskWork& work, const Program& program, const Task& task, const MachineRates& rates, int position, double cache_us_per_byte) {
   const ModelSpec& spec = program.model;
   const std::int64_t block = std::max(1, program.attention.kv_block), splits = std::max(1, task.splits);
   const std::int64_t step = std::max(1, program.attention.split_step);
@@ -127,14 +129,16 @@ void add_attention(TaskWork& work, const Program& program, const Task& task, con
   // This step's row is asked for behind the wait, and comes behind what warps have asked for before; packets of it are looked for anew, while warps
   // take the tiles without it.
   if (position / block % splits % step == task.split) {
-    const double behind_us = std::min(work.kv_bytes, turn_bytes) / rates.l2_sm_bytes_per_us;
-    walk_us = rates.row_us > 0 ? std::max(walk_us, rates.row_us + rates.row_looks * behind_us + turn_us) : walk_us + behind_us;
+    const double behind = std::min(work.kv_bytes, turn_bytes);
+    walk_us = rates.row_us > 0 ? std::max(walk_us, rates.row_us + rates.row_looks * behind * cache_us_per_byte + turn_us)
+                               : walk_us + behind / rates.l2_sm_bytes_per_us;
   }
   work.fetches = false;  // its queries are looked for by its warps
   work.compute_us = rates.attention_us * std::max(1, awake) + std::max(walk_us, fma_us) + rates.attention_spill_us;
 }
 
-TaskWork work_of(const Program& program, const Task& task, const MachineRates& rates, const Segments& segments, int position) {
+TaskWork work_of(const Program& program, const Task& task, const MachineRates& rates, const Segments& segments, int position,
+                 double cache_us_per_byte) {
   TaskWork work;
   const bool active = position >= task.pos_lo && position < task.pos_hi;
   if (!active) return work;
@@ -172,7 +176,7 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
       break;
     }
     case Opcode::AttentionTile:
-      add_attention(work, program, task, rates, position);
+      add_attention(work, program, task, rates, position, cache_us_per_byte);
       break;
     case Opcode::RmsNorm:
       work.compute_us += rates.norm_us;
@@ -219,6 +223,7 @@ struct Sm {
   double landed_us = 0;              // the last issued byte is in shared memory
   double stream_bytes = 0;           // issued so far
   double lag_us = 0;                 // of whichever SM is the last to end the task at hand
+  double turned_us = 0;              // gemv_path slices: from when on it can look for what its next task waits for
   std::int32_t instruction = kNone;  // of the task before
   std::vector<double> ring_ends;
   std::deque<ConsumedSpan> consumed;
@@ -241,7 +246,10 @@ class Simulation {
       : program_(program), rates_(rates), kv_from_hbm_(kv_from_hbm), hops_(hops) {
     const Segments segments(program.model, rates);
     filling_ = lower_of(rates.sm_ahead_bytes_per_us, rates.waiting_share * rates.memory_bytes_per_us / static_cast<double>(program.queues.size()));
-    for (const Task& task : program.tasks) work_.push_back(work_of(program, task, rates, segments, position));
+    const double share =
+        std::min(rates.sm_bytes_per_us, rates.total_bytes_per_us / static_cast<double>(std::max<std::size_t>(1, program.queues.size())));
+    const double cache_us_per_byte = kv_from_hbm / share + (1 - kv_from_hbm) / rates.l2_sm_bytes_per_us;
+    for (const Task& task : program.tasks) work_.push_back(work_of(program, task, rates, segments, position, cache_us_per_byte));
     std::vector<int> drawing(program.instructions.size(), 0);
     std::vector<std::int32_t> last_sm(program.instructions.size(), kNone);
     for (const auto& queue : program.queues)
@@ -296,6 +304,7 @@ class Simulation {
         const double end = execute(state, id, signalled_us + sight_us(state, id, signalled_us));
         ++state.head;
         const double published = end + state.lag_us + publish_us(state, id, program_.queues[sm], end);
+        state.turned_us = published + (task.op == Opcode::AttentionO ? rates_.attention_o_turn_us : rates_.slices_turn_us);
         timeline.instruction_end_us[task.instruction] = std::max(timeline.instruction_end_us[task.instruction], published);
         timeline.end_us = std::max(timeline.end_us, published);
         if (task.signal == kNone) continue;
@@ -354,7 +363,8 @@ class Simulation {
     const TaskId next = queue[sm.head];
     // What warps have asked for of the cache is on the way that this task's stores take, and before them, as long as memory takes to bring it.
     const double behind_us = work_[next].kv_asked * kv_from_hbm_ / sm_share();
-    return own_us + rates_.asked_share * behind_us + rates_.idle_publish_us + (rates_.publish_us - rates_.idle_publish_us) * streaming(sm, next, end_us, rates_.publish_us);
+    return own_us + rates_.asked_share * behind_us + rates_.idle_publish_us +
+           (rates_.publish_us - rates_.idle_publish_us) * streaming(sm, next, end_us, rates_.publish_us);
   }
 
   // Ends of a task: it waits for its counters, fetches its input, then consumes weights as they land.
@@ -364,7 +374,10 @@ class Simulation {
     sm.lag_us = 0;
     double start = std::max(sm.free_us, seen_us);
     // A second task of an instruction is to slices what a second group of units is.
-    if (rates_.group_us > 0 && task.instruction == sm.instruction) start += rates_.group_us;
+    if (rates_.group_us > 0 && task.instruction == sm.instruction)
+      start += rates_.group_us;
+    else if (rates_.group_us > 0 && hops_)
+      start = std::max(start, sm.turned_us);
     sm.instruction = task.instruction;
     double fetch_us = 0;
     if (work.fetches && hops_) {
@@ -403,7 +416,8 @@ class Simulation {
   double consume_direct(Sm& sm, const Task& task, const TaskWork& work, double start) const {
     const double rate = rate_[task.instruction], first = std::min(work.weight_bytes, rates_.opened_bytes);
     const double opened = std::max(start, sm.free_us + rates_.load_latency_us + first / rate);
-    const double landed = opened + (work.weight_bytes - first) / rate;
+    // Half of a trip under load is the queue, which is in the rate.
+    const double rest = work.weight_bytes - first, landed = rest > 0 ? std::max(opened, start + rates_.load_latency_us / 2) + rest / rate : opened;
     if (hops_) sm.lag_us = lag_us(landed - start);
     return std::max(landed, opened + work.products_us);
   }
