@@ -1,12 +1,13 @@
 // The cost model against what was measured. bench_cost_model [--gpu h200] [--measured FILE] [--fit STEPS] [--stages 1]
 // --stages 1: of each model's first row and of those that were traced, how far each kind of instruction moves the end of the step.
 // FILE: one JSON object a line: {"model", "base": config, "knob" and "value" (one knob of the base moved; may be absent), "us", "position";
-// "stages_us" of a traced step; "read_gbs" of the card; "max_seq", where it was not 512; "less_us": what today's kernels take less than those of
-// then; "search": of which search it is an evaluation, among whose rows alone it is ranked; "held_out": the fit does not see it}; without --measured
-// measured/GPU.jsonl and measured/GPU-searches.jsonl. Prints one JSON object a row, then one a model and search: Spearman's rank correlation, median
-// and worst error, and how slow, measured, the config is that the model likes best. --folds K: every row as constants fitted to the others, K at a
-// time apart, predict it. --fit: least squares over the constants, or those whose names begin with --only PREFIX[,PREFIX…], so many steps; prints
-// them.
+// "stages_us" of a traced step, "traced_at": at how many entries, where that was not "position"; "between": [a, b], where steps of so many entries
+// were timed and what they take differs; "read_gbs" of the card; "max_seq", where it was not 512; "less_us": what today's kernels take less than
+// those of then; "search": of which search it is an evaluation, among whose rows alone it is ranked; "held_out": the fit does not see it}; without
+// --measured measured/GPU.jsonl and measured/GPU-searches.jsonl. Prints one JSON object a row, then one a model and search: Spearman's rank
+// correlation, median and worst error, and how slow, measured, the config is that the model likes best. --folds K: every row as constants fitted to
+// the others, K at a time apart, predict it. --fit: least squares over the constants, or those whose names begin with --only PREFIX[,PREFIX…], so
+// many steps; prints them.
 // --sample MODEL --from FILE [--count N] [--seed S]: what to measure next, for bench_decode: the first config of FILE ({"name", "config"} a line),
 // each of its knobs moved alone but where that is predicted to take twice as long, and N configs two to four moves from any of FILE's within 15% of
 // the fastest.
@@ -55,30 +56,35 @@ struct Row {
   double weight = 1;                        // so that each model counts as much …
   double stage_weight = 0;                  // … and all of its stages kStages of that
   std::map<std::string, double> stages_us;  // of one traced step, where it was traced: see stages_of
-  int position = 0;
-  GpuTarget target;  // with the read bandwidth of the card that ran it, where that was measured
+  int position = 0, traced_at = 0;
+  std::vector<int> timed_at;  // entries of the steps that were timed: their mean is
+  GpuTarget target;           // with the read bandwidth of the card that ran it, where that was measured
 };
 
 // The timeline and the launch: predict() without its floor and without the write-back of activations (under 1%).
+double end_us(const Row& row, const Program& program, const MachineRates& rates) {
+  double us = 0;
+  for (const int at : row.timed_at) us += simulate(program, rates, at - 1, kv_from_hbm(row.program, row.target, at, 0.0), true).end_us;
+  return us / static_cast<double>(row.timed_at.size());
+}
 double predicted_us(const Row& row, const CostConstants& constants) {
   const MachineRates rates = machine_rates(row.config, row.target, 0.0, constants);
-  return simulate(row.program, rates, row.position - 1, kv_from_hbm(row.program, row.target, row.position, 0.0), true).end_us + rates.launch_us;
+  return end_us(row, row.program, rates) + rates.launch_us;
 }
 
 // From two programs of few layers: a third of the time.
 double extrapolated_us(const Row& row, const CostConstants& constants) {
   const MachineRates rates = machine_rates(row.config, row.target, 0.0, constants);
   double us[2] = {};
-  for (const int i : {0, 1})
-    us[i] = simulate(row.shorter[i], rates, row.position - 1, kv_from_hbm(row.program, row.target, row.position, 0.0), true).end_us;
+  for (const int i : {0, 1}) us[i] = end_us(row, row.shorter[i], rates);
   const int few = row.shorter[0].model.layers, more = row.shorter[1].model.layers;
   return (us[1] + (us[1] - us[0]) / (more - few) * (row.program.model.layers - more) + rates.launch_us) * row.full_over_shorter;
 }
 
 // How far each kind of instruction moves the end of the step: medians over layers, as a trace shows them (docs/lab/megakernel.md).
 std::map<std::string, double> stages_of(const Row& row, const Program& program, const CostConstants& constants) {
-  const Timeline timeline = simulate(program, machine_rates(row.config, row.target, 0.0, constants), row.position - 1,
-                                     kv_from_hbm(row.program, row.target, row.position, 0.0), true);
+  const Timeline timeline = simulate(program, machine_rates(row.config, row.target, 0.0, constants), row.traced_at - 1,
+                                     kv_from_hbm(row.program, row.target, row.traced_at, 0.0), true);
   std::map<std::string, std::vector<double>> kinds;
   double reached = 0;
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
@@ -128,6 +134,14 @@ Result<std::vector<Row>> read_rows(const std::vector<std::string>& paths, const 
     row.held_out = json.value("held_out", false);
     row.group = json.contains("search") ? row.model + ", search " + json.at("search").get<std::string>() : row.model;
     row.position = json.at("position").get<int>();
+    row.traced_at = json.value("traced_at", row.position);
+    row.timed_at = {row.position};
+    if (json.contains("between")) {
+      constexpr int kSteps = 4;
+      const auto [first, last] = json.at("between").get<std::pair<int, int>>();
+      row.timed_at.clear();
+      for (int i = 0; i < kSteps; ++i) row.timed_at.push_back(first + (last - first) * (2 * i + 1) / (2 * kSteps));
+    }
     row.target = target;
     row.target.read_bandwidth_gbs = json.value("read_gbs", target.read_bandwidth_gbs);
     row.measured_us = json.at("us").get<double>() - json.value("less_us", 0.0);
@@ -252,8 +266,15 @@ constexpr Constant kConstants[] = {
     {"slices_task_us", &CostConstants::slices_task_us},
     {"slices_group_us", &CostConstants::slices_group_us},
     {"slices_block_us", &CostConstants::slices_block_us},
+    {"slices_publish_us", &CostConstants::slices_publish_us},
+    {"slices_poll_us", &CostConstants::slices_poll_us},
     {"slices_turn_us", &CostConstants::slices_turn_us},
     {"attention_o_turn_us", &CostConstants::attention_o_turn_us},
+    {"attention_o_late_us", &CostConstants::attention_o_late_us},
+    {"attention_o_late_bytes_per_clock", &CostConstants::attention_o_late_bytes_per_clock},
+    {"slices_head_us", &CostConstants::slices_head_us},
+    {"slices_attention_us", &CostConstants::slices_attention_us},
+    {"slices_bytes_per_clock", &CostConstants::slices_bytes_per_clock},
     {"attention_o_us", &CostConstants::attention_o_us},
     {"attention_o_round_us", &CostConstants::attention_o_round_us},
     {"slices_sight_us", &CostConstants::slices_sight_us},

@@ -101,8 +101,8 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
       rates.publish_us = k.confirmed_us + k.busy_publish_us * load;
       break;
     case Publish::Flagged:
-      rates.idle_publish_us = rates.lone_publish_us = k.flagged_us;
-      rates.publish_us = k.flagged_us + (config.kernel.gemv_path == GemvPath::Slices ? 0.0 : k.busy_publish_us * load);
+      rates.idle_publish_us = rates.lone_publish_us = config.kernel.gemv_path == GemvPath::Slices ? k.slices_publish_us : k.flagged_us;
+      rates.publish_us = rates.idle_publish_us + (config.kernel.gemv_path == GemvPath::Slices ? 0.0 : k.busy_publish_us * load);
       rates.fetched_bytes = k.packet_fetch;
       rates.looked_for_bytes = config.kernel.gemv_path == GemvPath::Slices ? 1e12 : kShortVectorBytes * k.packet_fetch / 2;
       break;
@@ -127,13 +127,13 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   rates.total_bytes_per_us = lower_of(rates.sm_bytes_per_us, bandwidth / target.sm_count) * target.sm_count;
 
   // How fast an SM eats what has landed.
-  const double cap = k.shared_bytes_per_clock * rates.clock_mhz;
+  const bool slices = config.kernel.gemv_path == GemvPath::Slices;
+  const double cap = (slices ? k.slices_bytes_per_clock : k.shared_bytes_per_clock) * rates.clock_mhz;
   double per_warp = k.consume_bytes_per_clock_warp * rates.clock_mhz;
   if (config.kernel.gemv_path == GemvPath::Fma) per_warp *= k.fma_share * fma_column_share(config.kernel.cols_per_warp);
   if (config.kernel.weight_layout == WeightLayout::Row) per_warp *= k.row_share;
   const double registers = registers_of(config.threads_per_block, target);
   double raw = cap * (1.0 - std::exp(-warps * per_warp / cap));
-  const bool slices = config.kernel.gemv_path == GemvPath::Slices;
   const double spilt = slices ? 1.0 : std::pow(std::min(1.0, registers / k.registers_wanted), k.spill_exponent);
   raw *= spilt;
   rates.warp_bytes_per_us = raw / warps;
@@ -157,15 +157,18 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   rates.attention_spill_us = spilt_us(k.attention_registers, k.attention_spill_us);
   if (config.kernel.gemv_path == GemvPath::Slices) {
     rates.task_us = k.slices_task_us + spilt_us(k.slices_registers, k.slices_spill_us) + k.slices_quad_us * std::max(0.0, std::ceil(warps / 4) - 3);
-    if (!rates.ring) rates.task_us += k.slices_direct_us;
     rates.attention_spill_us = spilt_us(k.slices_attention_registers, k.slices_attention_spill_us);
     rates.group_us = k.slices_group_us;
     rates.slices_turn_us = k.slices_turn_us;
+    rates.poll_us = k.slices_poll_us;
     rates.attention_o_turn_us = k.attention_o_turn_us;
     rates.block_us = k.slices_block_us;
     rates.head_us = k.attention_o_us;
     rates.round_us = k.attention_o_round_us;
     rates.late_us = k.attention_o_late_us;
+    rates.late_bytes_per_us = k.attention_o_late_bytes_per_clock * rates.clock_mhz;
+    rates.slices_direct_us = k.slices_direct_us;
+    rates.slices_head_us = k.slices_head_us + (attention_in_o(config.fusion) ? 0.0 : rates.attention_spill_us);
     const std::int64_t room =
         target.smem_optin_bytes - config.smem_bytes_per_block - attention_o_room(consumer_warps(config), config.kernel.cols_per_warp);
     if (!uses_cpasync(config, target)) rates.staged_bytes = static_cast<double>(std::max<std::int64_t>(0, room));
@@ -173,7 +176,7 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   rates.warps = static_cast<int>(warps);
   rates.norm_us = k.norm_us;
   rates.lag_us = k.lag_us;
-  rates.attention_us = k.attention_us;
+  rates.attention_us = slices ? k.slices_attention_us : k.attention_us;
   rates.merge_us = k.merge_us;
   rates.asked_share = k.asked_share;
   rates.append_us = config.kernel.publish == Publish::Confirmed ? k.append_us : 0.0;

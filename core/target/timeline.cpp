@@ -12,7 +12,10 @@ namespace amk {
 namespace {
 
 constexpr std::int64_t kTileKeys = 16;  // of the cache, that a warp takes at a time
+constexpr double kFirstRounds = 2;      // attention_o: tiles a warp that take no longer than one
+constexpr double kBurst = 0.4;          // of a copy's time at an SM's share, where all have been waiting to begin
 constexpr double kSoonUs = 2;           // a wait below which nobody is far behind
+constexpr double kDirectLag = 0.5;      // of the lag, where each warp asks for its own
 constexpr double kUnpacking = 0.25;     // of a trip, where the look brought the data
 
 // What a task costs apart from waiting, from its regions alone.
@@ -121,7 +124,7 @@ void add_attention(TaskWork& work, const Program& program, const Task& task, con
   work.kv_bytes = static_cast<double>(keys) * row_bytes;
   work.kv_streams = task.ring_bytes > 0 && rates.ring && static_cast<double>(keys) >= awake * rates.ring_keys;
   work.kv_late = rates.ring && !work.kv_streams && static_cast<double>(keys) >= awake * rates.ring_keys;
-  if (!work.kv_streams && !work.kv_late) work.kv_asked = std::min(work.kv_bytes, turn_bytes);
+  if (!work.kv_streams && !work.kv_late && rates.group_us == 0) work.kv_asked = std::min(work.kv_bytes, turn_bytes);
   // Arithmetic: two FMAs a query head and cache element, on 128 lanes a clock.
   const double fma_us = 2.0 * static_cast<double>(keys) * spec.gqa() * spec.head_dim / (128.0 * rates.clock_mhz);
   const double turn_us = work.kv_streams ? 0.0 : turn_bytes / rates.attention_bytes_per_us;
@@ -129,9 +132,8 @@ void add_attention(TaskWork& work, const Program& program, const Task& task, con
   // This step's row is asked for behind the wait, and comes behind what warps have asked for before; packets of it are looked for anew, while warps
   // take the tiles without it.
   if (position / block % splits % step == task.split) {
-    const double behind = std::min(work.kv_bytes, turn_bytes);
-    walk_us = rates.row_us > 0 ? std::max(walk_us, rates.row_us + rates.row_looks * behind * cache_us_per_byte + turn_us)
-                               : walk_us + behind / rates.l2_sm_bytes_per_us;
+    walk_us += rates.row_us > 0 ? rates.row_us + rates.row_looks * turn_bytes * cache_us_per_byte
+                                : std::min(work.kv_bytes, turn_bytes) / rates.l2_sm_bytes_per_us;
   }
   work.fetches = false;  // its queries are looked for by its warps
   work.compute_us = rates.attention_us * std::max(1, awake) + std::max(walk_us, fma_us) + rates.attention_spill_us;
@@ -163,16 +165,17 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
       break;  // token, then its row: a dependent pair of loads
     case Opcode::AttentionO: {
       const std::int64_t keys = std::min<std::int64_t>(std::int64_t{position} + 1, spec.sliding_window.value_or(position + 1));
-      const std::int64_t tiles = (keys + kTileKeys - 1) / kTileKeys, rounds = (tiles + rates.warps - 1) / rates.warps;
+      const std::int64_t tiles = (keys + kTileKeys - 1) / kTileKeys;
+      const double rounds = std::max(kFirstRounds, static_cast<double>(tiles) / rates.warps);
       const double row = 2.0 * spec.head_dim * kv_bytes_of(program, task);
       // The tasks of a head read the same rows: of memory each a share, of L2 each all. What shared memory has no room for comes during the task;
       // its weights, a few KB, before it.
       work.weight_bytes = 0;
       work.kv_bytes = static_cast<double>(keys) * row * (task.row_end - task.row_begin) / spec.hidden;
-      work.compute_us += rates.head_us + static_cast<double>(rounds) * rates.round_us;
+      work.compute_us += rates.head_us + (rounds - kFirstRounds) * rates.round_us;
       // Steps from here on: who is timed decodes a few.
       const std::int64_t staged = static_cast<std::int64_t>(rates.staged_bytes / row) / kTileKeys * kTileKeys, late = keys + kTileKeys / 2 - staged;
-      if (late > 0) work.compute_us += rates.late_us + static_cast<double>(late) * row / rates.l2_sm_bytes_per_us;
+      if (late > 0) work.compute_us += rates.late_us + static_cast<double>(late) * row / rates.late_bytes_per_us;
       break;
     }
     case Opcode::AttentionTile:
@@ -188,7 +191,10 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
       }
       if (task.fused & kFusedNorm) work.compute_us += rates.norm_us;  // of a batch: the sequences' sums are reduced together
       if (rates.group_us > 0) {
-        if (task.matrix != Matrix::LmHead) work.slices_us = slices_us(spec, task, rates);  // whose units are each one warp's, without a barrier
+        if (task.matrix == Matrix::LmHead)  // whose units are each one warp's, without a barrier
+          work.publish_us = rates.slices_head_us;
+        else
+          work.slices_us = slices_us(spec, task, rates);
         work.products_us = work.weight_bytes / (rates.warp_bytes_per_us * rates.warps);
         work.last_us = std::min(work.products_us, static_cast<double>(rates.chunk_bytes) / (rates.warp_bytes_per_us * rates.warps));
       } else {
@@ -265,19 +271,26 @@ class Simulation {
     }
     // What the stream can bring while a task waits: its own bytes and those of the `depth` ring tasks behind it, as far as the ring holds them.
     ahead_bytes_.assign(program.tasks.size(), 0.0);
+    held_.assign(program.tasks.size(), false);
+    const int slots = rates.ring ? static_cast<int>(rates.ring_bytes / rates.chunk_bytes) : 0;
     const std::size_t depth = static_cast<std::size_t>(std::max(0, program.ring.depth));
     for (const auto& queue : program.queues) {
       std::deque<double> behind;
+      std::deque<int> chunks;
       double sum = 0;
+      int sum_chunks = 0;
       for (std::size_t i = queue.size(); i-- > 0;) {
         const TaskId id = queue[i];
         const double bytes =
             rates.ring && program.tasks[id].ring_bytes > 0 ? work_[id].weight_bytes + (work_[id].kv_streams ? work_[id].kv_bytes : 0.0) : 0.0;
         if (bytes > 0) {
           behind.push_front(bytes);
+          chunks.push_front(static_cast<int>(std::ceil(bytes / static_cast<double>(rates.chunk_bytes))));
           sum += bytes;
-          if (behind.size() > depth + 1) sum -= behind.back(), behind.pop_back();
+          sum_chunks += chunks.front();
+          if (behind.size() > depth + 1) sum -= behind.back(), behind.pop_back(), sum_chunks -= chunks.back(), chunks.pop_back();
         }
+        held_[id] = behind.size() > depth && sum_chunks <= slots;
         ahead_bytes_[id] = std::min(sum, static_cast<double>(rates.ring_bytes));
       }
     }
@@ -301,9 +314,11 @@ class Simulation {
         const Task& task = program_.tasks[id];
         double signalled_us = 0;
         if (!waits_met(task, sm, signalled_us)) break;
+        const std::size_t streamed = state.ring_ends.size();
         const double end = execute(state, id, signalled_us + sight_us(state, id, signalled_us));
         ++state.head;
         const double published = end + state.lag_us + publish_us(state, id, program_.queues[sm], end);
+        if (rates_.group_us > 0 && state.ring_ends.size() > streamed) state.ring_ends.back() = published;  // from then on it counts as done
         state.turned_us = published + (task.op == Opcode::AttentionO ? rates_.attention_o_turn_us : rates_.slices_turn_us);
         timeline.instruction_end_us[task.instruction] = std::max(timeline.instruction_end_us[task.instruction], published);
         timeline.end_us = std::max(timeline.end_us, published);
@@ -379,6 +394,8 @@ class Simulation {
     else if (rates_.group_us > 0 && hops_)
       start = std::max(start, sm.turned_us);
     sm.instruction = task.instruction;
+    if (hops_ && task.op == Opcode::AttentionO && !rates_.ring) start = std::max(start, sm.turned_us + rates_.slices_direct_us);  // its rows of O
+    if (hops_ && held_[id] && (task.op == Opcode::AttentionO || task.op == Opcode::AttentionTile)) start += rates_.poll_us;
     double fetch_us = 0;
     if (work.fetches && hops_) {
       fetch_us = rates_.idle_fetch_us + (rates_.fetch_us - rates_.idle_fetch_us) * streaming(sm, id, start, rates_.fetch_us);
@@ -415,10 +432,11 @@ class Simulation {
   // Each warp's first segment was asked for when the task before had ended; the others once this one begins.
   double consume_direct(Sm& sm, const Task& task, const TaskWork& work, double start) const {
     const double rate = rate_[task.instruction], first = std::min(work.weight_bytes, rates_.opened_bytes);
-    const double opened = std::max(start, sm.free_us + rates_.load_latency_us + first / rate);
+    const double asked = rates_.group_us > 0 ? sm.turned_us + rates_.slices_direct_us : sm.free_us + rates_.load_latency_us + first / rate;
+    const double opened = std::max(start, asked);
     // Half of a trip under load is the queue, which is in the rate.
     const double rest = work.weight_bytes - first, landed = rest > 0 ? std::max(opened, start + rates_.load_latency_us / 2) + rest / rate : opened;
-    if (hops_) sm.lag_us = lag_us(landed - start);
+    if (hops_) sm.lag_us = kDirectLag * lag_us(landed - start);
     return std::max(landed, opened + work.products_us);
   }
 
@@ -439,7 +457,8 @@ class Simulation {
     double landed = std::max(issue, sm.consumed_at(first - ring)) + ahead / ahead_rate;
     const double before = landed - ahead / ahead_rate;
     if (landed > start) landed = std::max(before, start) + (landed - std::max(before, start)) * ahead_rate / rate;
-    landed = std::max({landed, sm.consumed_at(first + ahead - ring) + last_chunk / rate, allowed + rates_.load_latency_us + last_chunk / rate});
+    landed =
+        std::max({landed, sm.consumed_at(first + ahead - ring) + last_chunk / rate, allowed + rates_.load_latency_us + kBurst * last_chunk / rate});
     double end = std::max(start + bytes / consume, landed + last_us);
     if (bytes > ring) {  // what did not fit lands while the task consumes
       landed = std::max(start, landed) + (bytes - ahead) / rate;
@@ -460,6 +479,7 @@ class Simulation {
   std::vector<TaskWork> work_;
   std::vector<double> rate_, ahead_rate_;  // [instruction]: what one of its SMs draws
   std::vector<double> ahead_bytes_;        // [task]
+  std::vector<bool> held_;                 // [task]: while it is at hand the producer has room for more, and may not begin
   double filling_ = 1;                     // of one SM's ring, while all wait
   std::vector<Sm> sms_;
   std::vector<std::int32_t> signals_;
