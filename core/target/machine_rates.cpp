@@ -97,7 +97,8 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
       rates.publish_us = std::max(k.release_us, (target.hop_us * k.hop_scale - k.busy_sight_us) * load);
       break;
     case Publish::Confirmed:
-      rates.idle_publish_us = rates.lone_publish_us = k.confirmed_us;
+      rates.idle_publish_us = k.confirmed_us;
+      rates.lone_publish_us = k.lone_confirmed_us;
       rates.publish_us = k.confirmed_us + k.busy_publish_us * load;
       break;
     case Publish::Flagged:
@@ -167,7 +168,7 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
     rates.round_us = k.attention_o_round_us;
     rates.late_us = k.attention_o_late_us;
     rates.late_bytes_per_us = k.attention_o_late_bytes_per_clock * rates.clock_mhz;
-    rates.slices_direct_us = k.slices_direct_us;
+    if (!rates.ring) rates.slices_direct_us = k.slices_direct_us;
     rates.slices_head_us = k.slices_head_us + (attention_in_o(config.fusion) ? 0.0 : rates.attention_spill_us);
     const std::int64_t room =
         target.smem_optin_bytes - config.smem_bytes_per_block - attention_o_room(consumer_warps(config), config.kernel.cols_per_warp);
@@ -176,8 +177,9 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   rates.warps = static_cast<int>(warps);
   rates.norm_us = k.norm_us;
   rates.lag_us = k.lag_us;
+  rates.soon_lag_us = k.soon_lag_us;
   rates.attention_us = slices ? k.slices_attention_us : k.attention_us;
-  rates.merge_us = k.merge_us;
+  rates.merge_us = slices ? k.slices_merge_us : k.merge_us;
   rates.asked_share = k.asked_share;
   rates.append_us = config.kernel.publish == Publish::Confirmed ? k.append_us : 0.0;
   if (config.kernel.publish == Publish::Flagged && config.kernel.gemv_path != GemvPath::Slices) {

@@ -132,11 +132,13 @@ void add_attention(TaskWork& work, const Program& program, const Task& task, con
   // This step's row is asked for behind the wait, and comes behind what warps have asked for before; packets of it are looked for anew, while warps
   // take the tiles without it.
   if (position / block % splits % step == task.split) {
-    walk_us += rates.row_us > 0 ? rates.row_us + rates.row_looks * turn_bytes * cache_us_per_byte
-                                : std::min(work.kv_bytes, turn_bytes) / rates.l2_sm_bytes_per_us;
+    const double behind = rates.group_us > 0 ? std::min(work.kv_bytes, turn_bytes) : turn_bytes;
+    walk_us += rates.row_us > 0 ? rates.row_us + rates.row_looks * behind * cache_us_per_byte : behind / rates.l2_sm_bytes_per_us;
   }
   work.fetches = false;  // its queries are looked for by its warps
-  work.compute_us = rates.attention_us * std::max(1, awake) + std::max(walk_us, fma_us) + rates.attention_spill_us;
+  work.compute_us = rates.attention_us * std::max(1, awake) + std::max(walk_us, fma_us);
+  const double wide = spec.head_dim / 64.0;  // whose rows want more registers
+  work.compute_us += rates.attention_spill_us * (rates.group_us > 0 ? 1.0 : wide * wide);
 }
 
 TaskWork work_of(const Program& program, const Task& task, const MachineRates& rates, const Segments& segments, int position,
@@ -361,7 +363,9 @@ class Simulation {
   }
   // SMs draw alike here. Where a stage waits for its bytes, some SM has drawn less than the others, another one each time, and the stage ends with
   // it: the further behind the longer it takes, by the wait's root as sums of chances are.
-  double lag_us(double wait_us) const { return wait_us > 0 ? rates_.lag_us * wait_us / std::sqrt(wait_us + kSoonUs) : 0.0; }
+  double lag_us(double wait_us) const {
+    return wait_us > 0 ? rates_.lag_us * std::sqrt(wait_us) + rates_.soon_lag_us * (1 - std::exp(-wait_us / kSoonUs)) : 0.0;
+  }
   // What an SM draws while all do.
   double sm_share() const { return std::min(rates_.sm_bytes_per_us, rates_.total_bytes_per_us / static_cast<double>(sms_.size())); }
   double sight_us(const Sm& sm, TaskId id, double signalled_us) const {
@@ -392,9 +396,8 @@ class Simulation {
     if (rates_.group_us > 0 && task.instruction == sm.instruction)
       start += rates_.group_us;
     else if (rates_.group_us > 0 && hops_)
-      start = std::max(start, sm.turned_us);
+      start = std::max(start, sm.turned_us + rates_.slices_direct_us);
     sm.instruction = task.instruction;
-    if (hops_ && task.op == Opcode::AttentionO && !rates_.ring) start = std::max(start, sm.turned_us + rates_.slices_direct_us);  // its rows of O
     if (hops_ && held_[id] && (task.op == Opcode::AttentionO || task.op == Opcode::AttentionTile)) start += rates_.poll_us;
     double fetch_us = 0;
     if (work.fetches && hops_) {
@@ -432,7 +435,7 @@ class Simulation {
   // Each warp's first segment was asked for when the task before had ended; the others once this one begins.
   double consume_direct(Sm& sm, const Task& task, const TaskWork& work, double start) const {
     const double rate = rate_[task.instruction], first = std::min(work.weight_bytes, rates_.opened_bytes);
-    const double asked = rates_.group_us > 0 ? sm.turned_us + rates_.slices_direct_us : sm.free_us + rates_.load_latency_us + first / rate;
+    const double asked = rates_.group_us > 0 ? start : sm.free_us + rates_.load_latency_us + first / rate;
     const double opened = std::max(start, asked);
     // Half of a trip under load is the queue, which is in the rate.
     const double rest = work.weight_bytes - first, landed = rest > 0 ? std::max(opened, start + rates_.load_latency_us / 2) + rest / rate : opened;
