@@ -395,6 +395,7 @@ Status print_sample(const GpuTarget& target, const Resources& resources, const s
     Row row;
     row.config = config_at(space, point);
     row.position = 256;
+    row.timed_at = {row.position};
     row.target = target;
     auto program = lower(ref.spec, row.config, lowering, gpu_format(ref.spec.dtype));
     if (!program) return 1e12;

@@ -78,6 +78,8 @@ class Segments {
     const int steps = (units * cut.segments + rates_.warps - 1) / rates_.warps;
     return steps * cut.step_us + (steps > 1 && steps % 2 == 1 ? rates_.odd_step_us : 0.0);
   }
+  // What a warp without a ring has on the way.
+  double group_bytes() const { return static_cast<double>(group_ * block_bytes()); }
   // One warp's segment, behind the last byte's landing.
   double last_us(const Task& task) const { return cut_[static_cast<std::size_t>(task.matrix)].last_us; }
 
@@ -267,8 +269,11 @@ class Simulation {
         last_sm[task.instruction] = task.sm;
         ++drawing[task.instruction];
       }
+    const bool direct = !rates.ring && rates.group_us == 0;
+    opened_bytes_ = direct ? std::min(rates.opened_bytes, rates.warps * segments.group_bytes()) : rates.opened_bytes;
     for (int sms : drawing) {
-      rate_.push_back(lower_of(rates.sm_bytes_per_us, rates.memory_bytes_per_us / std::max(1, sms)));
+      rate_.push_back(
+          lower_of(rates.sm_bytes_per_us * opened_bytes_ / std::max(1.0, rates.opened_bytes), rates.memory_bytes_per_us / std::max(1, sms)));
       ahead_rate_.push_back(lower_of(rates.sm_ahead_bytes_per_us, rates.waiting_share * rates.memory_bytes_per_us / std::max(1, sms)));
     }
     // What the stream can bring while a task waits: its own bytes and those of the `depth` ring tasks behind it, as far as the ring holds them.
@@ -434,7 +439,7 @@ class Simulation {
 
   // Each warp's first segment was asked for when the task before had ended; the others once this one begins.
   double consume_direct(Sm& sm, const Task& task, const TaskWork& work, double start) const {
-    const double rate = rate_[task.instruction], first = std::min(work.weight_bytes, rates_.opened_bytes);
+    const double rate = rate_[task.instruction], first = std::min(work.weight_bytes, opened_bytes_);
     const double asked = rates_.group_us > 0 ? start : sm.free_us + rates_.load_latency_us + first / rate;
     const double opened = std::max(start, asked);
     // Half of a trip under load is the queue, which is in the rate.
@@ -460,8 +465,8 @@ class Simulation {
     double landed = std::max(issue, sm.consumed_at(first - ring)) + ahead / ahead_rate;
     const double before = landed - ahead / ahead_rate;
     if (landed > start) landed = std::max(before, start) + (landed - std::max(before, start)) * ahead_rate / rate;
-    landed =
-        std::max({landed, sm.consumed_at(first + ahead - ring) + last_chunk / rate, allowed + rates_.load_latency_us + kBurst * last_chunk / rate});
+    landed = std::max({landed, sm.consumed_at(first + ahead - ring) + last_chunk / rate,
+                       allowed + rates_.load_latency_us + (rates_.group_us > 0 ? kBurst : 1.0) * last_chunk / rate});
     double end = std::max(start + bytes / consume, landed + last_us);
     if (bytes > ring) {  // what did not fit lands while the task consumes
       landed = std::max(start, landed) + (bytes - ahead) / rate;
@@ -481,6 +486,7 @@ class Simulation {
   const bool hops_;
   std::vector<TaskWork> work_;
   std::vector<double> rate_, ahead_rate_;  // [instruction]: what one of its SMs draws
+  double opened_bytes_ = 0;                // without a ring: of a task's weights, asked for before its wait
   std::vector<double> ahead_bytes_;        // [task]
   std::vector<bool> held_;                 // [task]: while it is at hand the producer has room for more, and may not begin
   double filling_ = 1;                     // of one SM's ring, while all wait
