@@ -278,6 +278,7 @@ constexpr Constant kConstants[] = {
     {"attention_o_turn_us", &CostConstants::attention_o_turn_us},
     {"attention_o_late_us", &CostConstants::attention_o_late_us},
     {"attention_o_late_bytes_per_clock", &CostConstants::attention_o_late_bytes_per_clock},
+    {"slices_unit_us", &CostConstants::slices_unit_us},
     {"slices_head_us", &CostConstants::slices_head_us},
     {"slices_merge_us", &CostConstants::slices_merge_us},
     {"slices_attention_us", &CostConstants::slices_attention_us},

@@ -169,6 +169,7 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
     rates.late_us = k.attention_o_late_us;
     rates.late_bytes_per_us = k.attention_o_late_bytes_per_clock * rates.clock_mhz;
     if (!rates.ring) rates.slices_direct_us = k.slices_direct_us;
+    if (!rates.ring) rates.unit_us = k.slices_unit_us;
     rates.slices_head_us = k.slices_head_us + (attention_in_o(config.fusion) ? 0.0 : rates.attention_spill_us);
     const std::int64_t room =
         target.smem_optin_bytes - config.smem_bytes_per_block - attention_o_room(consumer_warps(config), config.kernel.cols_per_warp);

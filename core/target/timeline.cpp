@@ -15,6 +15,8 @@ constexpr std::int64_t kTileKeys = 16;  // of the cache, that a warp takes at a 
 constexpr double kFirstRounds = 2;      // attention_o: tiles a warp that take no longer than one
 constexpr double kBurst = 0.4;          // of a copy's time at an SM's share, where all have been waiting to begin
 constexpr double kSoonUs = 2;           // a wait below which nobody is far behind
+constexpr double kDirectGroup = 0.5;    // of what a further group of units takes: its weights are on their way while the one before ends
+constexpr double kDirectGroups = 1.4;   // of a warp without a ring, on the way: the next one, and what has come of the one at hand
 constexpr double kDirectLag = 0.5;      // of the lag, where each warp asks for its own
 constexpr double kUnpacking = 0.25;     // of a trip, where the look brought the data
 
@@ -44,7 +46,7 @@ double slices_us(const ModelSpec& spec, const Task& task, const MachineRates& ra
   int at_once = std::clamp(kHeldBlocks / slice, 1, rates.warps);
   if (rates.ring) at_once = std::clamp(static_cast<int>(rates.chunk_bytes / unit_bytes), 1, at_once);
   const int units = (task.row_end - task.row_begin + kUnitRows - 1) / kUnitRows, groups = (units + at_once - 1) / at_once;
-  return (groups - 1) * rates.group_us + (slice - 1) * rates.block_us;
+  return (groups - 1) * rates.group_us * (rates.ring ? 1.0 : kDirectGroup) + (slice - 1) * rates.block_us;
 }
 
 // How a matrix' rows are cut into segments, one of which a warp multiplies at a time (kernels/megakernel/device_shapes.cpp, choose_group and
@@ -199,6 +201,8 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
           work.publish_us = rates.slices_head_us;
         else
           work.slices_us = slices_us(spec, task, rates);
+        if (!rates.ring && task.matrix != Matrix::LmHead)
+          work.compute_us += ((task.row_end - task.row_begin + kRowUnit - 1) / kRowUnit - 1) * rates.unit_us;
         work.products_us = work.weight_bytes / (rates.warp_bytes_per_us * rates.warps);
         work.last_us = std::min(work.products_us, static_cast<double>(rates.chunk_bytes) / (rates.warp_bytes_per_us * rates.warps));
       } else {
@@ -270,7 +274,7 @@ class Simulation {
         ++drawing[task.instruction];
       }
     const bool direct = !rates.ring && rates.group_us == 0;
-    opened_bytes_ = direct ? std::min(rates.opened_bytes, rates.warps * segments.group_bytes()) : rates.opened_bytes;
+    opened_bytes_ = direct ? std::min(rates.opened_bytes, kDirectGroups * rates.warps * segments.group_bytes()) : rates.opened_bytes;
     for (int sms : drawing) {
       rate_.push_back(
           lower_of(rates.sm_bytes_per_us * opened_bytes_ / std::max(1.0, rates.opened_bytes), rates.memory_bytes_per_us / std::max(1, sms)));
@@ -326,7 +330,7 @@ class Simulation {
         ++state.head;
         const double published = end + state.lag_us + publish_us(state, id, program_.queues[sm], end);
         if (rates_.group_us > 0 && state.ring_ends.size() > streamed) state.ring_ends.back() = published;  // from then on it counts as done
-        state.turned_us = published + (task.op == Opcode::AttentionO ? rates_.attention_o_turn_us : rates_.slices_turn_us);
+        state.turned_us = published + (task.op == Opcode::AttentionO && !held_[id] ? rates_.attention_o_turn_us : rates_.slices_turn_us);
         timeline.instruction_end_us[task.instruction] = std::max(timeline.instruction_end_us[task.instruction], published);
         timeline.end_us = std::max(timeline.end_us, published);
         if (task.signal == kNone) continue;
