@@ -27,7 +27,7 @@ struct CostConstants {
   double slices_publish_us = 1.08;                 // in place of flagged_us
   double slices_poll_us = 0.19;                    // of attention, while the producer has room and no leave: it asks again and again
   double slices_task_us = 0.0146;                  // in place of task_us
-  double slices_direct_us = 0.335;                 // without a ring: from a block's own publish until the weights of its next task are there
+  double slices_direct_us = 0.365;                 // without a ring: from a block's own publish until the weights of its next task are there
   double slices_group_us = 1.33;                   // for each group of units after a task's first
   double slices_turn_us = 0.0673;                  // from a block's own publish until it looks for what its next task waits for …
   double attention_o_turn_us = 0.191;              // … and after attention_o
@@ -36,7 +36,7 @@ struct CostConstants {
   double attention_o_round_us = 0.139;             // … and for a tile each warp after the first ones …
   double attention_o_late_us = 0.282;              // … and where shared memory has no room for all rows of the head …
   double attention_o_late_bytes_per_clock = 23.5;  // … which then come at this rate
-  double slices_unit_us = 0.17;                    // without a ring: for each unit of rows after a task's first
+  double slices_unit_us = 0.15;                    // without a ring: for each unit of rows after a task's first
   double slices_head_us = 0.486;                   // the LM head: of its end
   double slices_merge_us = 0.158;                  // in place of merge_us
   double slices_attention_us = 0.451;              // in place of attention_us
