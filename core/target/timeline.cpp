@@ -133,8 +133,8 @@ void add_attention(TaskWork& work, const Program& program, const Task& task, con
   const double fma_us = 2.0 * static_cast<double>(keys) * spec.gqa() * spec.head_dim / (128.0 * rates.clock_mhz);
   const double turn_us = work.kv_streams ? 0.0 : turn_bytes / rates.attention_bytes_per_us;
   double walk_us = turn_us * static_cast<double>(turns);
-  // This step's row is asked for behind the wait, and comes behind what warps have asked for before; packets of it are looked for anew, while warps
-  // take the tiles without it.
+  // This step's row is asked for behind the wait, and comes behind what warps have asked for before; packets of it are looked for anew, behind
+  // those.
   if (position / block % splits % step == task.split) {
     const double behind = rates.group_us > 0 ? std::min(work.kv_bytes, turn_bytes) : turn_bytes;
     walk_us += rates.row_us > 0 ? rates.row_us + rates.row_looks * behind * cache_us_per_byte : behind / rates.l2_sm_bytes_per_us;
