@@ -2,8 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "core/base/json.h"
 #include "tests/support/misread.h"
@@ -82,6 +84,25 @@ TEST_CASE("each valid point is drawn as often as any other, and the same ones ag
   // Chi squared of n - 1 degrees: mean n - 1, variance 2(n - 1); five deviations.
   const auto n = static_cast<double>(all.size());
   CHECK(std::abs(squares - (n - 1)) < 5 * std::sqrt(2 * (n - 1)));
+}
+
+TEST_CASE("several threads may draw first") {
+  const SearchSpace s = tied();
+  const auto alone = ValidPoints::of(s), shared = ValidPoints::of(s);
+  constexpr std::uint64_t kThreads = 4;
+  std::vector<std::vector<Point>> drawn(kThreads);
+  {
+    std::vector<std::jthread> threads;
+    for (std::uint64_t t = 0; t < kThreads; ++t)
+      threads.emplace_back([&, t] {
+        Rng rng(t);
+        for (int i = 0; i < 50; ++i) drawn[t].push_back(*shared->draw(rng, 100));
+      });
+  }
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    Rng rng(t);
+    for (const Point& p : drawn[t]) CHECK(*alone->draw(rng, 100) == p);
+  }
 }
 
 TEST_CASE("where nothing is valid nothing is drawn") {
