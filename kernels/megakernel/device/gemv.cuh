@@ -120,8 +120,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
   for (u32 first = direct ? units : 0; first < units; first += batch_units) {
     const u32 end = first + batch_units < units ? first + batch_units : units;
     const u32 buffer = consumer.batches % 2;
-    if constexpr (kBatch > 1 && kFullBarriers) consumer_barrier();
-    if (kBatch > 1 && consumer.batches >= 2) wait_barrier(block, block.sums_empty(buffer), consumer.batches / 2 % 2 ^ 1);
+    if constexpr (kBatch > 1) await_sums_place(block, consumer, buffer);
     if (kBatch == 1 && !kFullBarriers && consumer.batches >= 2 && warp != kConsumerWarps - 1) barrier_wait(kPartialsEmpty + buffer);
     if (kFinishers ? warp < kBatch : kBatch == 1 ? warp == kConsumerWarps - 1 : finishes && one_batch) epilogue.prefetch(first * kSegRows, index);
     float* partials = block.partials(buffer);
@@ -216,14 +215,7 @@ __device__ __forceinline__ bool gemv(const Block& block, const Params& p, const 
       // Copies come next where the vectors lay.
       if (wide && end == units) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
-      if (kFinishers && warp < kBatch) epilogue.hand_over(block.partials(buffer, warp));
-      __syncwarp();
-      mbarrier_arrive_many(block.sums_full(buffer), 1, lane);
-      if constexpr (kFullBarriers) consumer_barrier();
-      if constexpr (kFullBarriers && kFinishers) {
-        finish_handover();
-        finish_handover();
-      }
+      tell_sums_full(block, epilogue, buffer, warp, lane);
       if (finishes && first > 0) finish_batch(first - batch_units, consumer.batches - 1);
     } else if (warp != kConsumerWarps - 1) {
       barrier_arrive(kPartialsFull + buffer);

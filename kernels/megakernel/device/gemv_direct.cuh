@@ -1,7 +1,7 @@
 // GEMV tasks of several sequences whose vectors, O's and down's, warps take straight into registers: nothing is staged.
 #pragma once
 
-#include "epilogue.cuh"
+#include "gemv_batch.cuh"
 #include "gemv_group.cuh"
 #include "gemv_walk.cuh"
 #include "stage_batch.cuh"
@@ -101,8 +101,7 @@ __device__ __forceinline__ float4 direct_products(const Block& block, const Para
   if (warp < kBatch) epilogue.prefetch(0, index);
   trace_mark(p, index, kMarkFirstData, thread_index() == 0);
   const u32 buffer = consumer.batches % 2;
-  if constexpr (kFullBarriers) consumer_barrier();
-  if (consumer.batches >= 2) wait_barrier(block, block.sums_empty(buffer), consumer.batches / 2 % 2 ^ 1);
+  await_sums_place(block, consumer, buffer);
   u32 sum_at = shared_address(block.partials(buffer)) + lane % 4 * kPartialFloats * 4 + (lane / 4 + warp * kUnit) * 4;
   const u32 unit_stride = keep(shape.unit_stride * 4);
   RowSums sums;
@@ -141,14 +140,7 @@ __device__ __forceinline__ float4 direct_products(const Block& block, const Para
   }
   trace_mark(p, index, kMarkComputed, thread_index() == 0);
   trace_starved(p, index);
-  if (kFinishers && warp < kBatch) epilogue.hand_over(block.partials(buffer, warp));
-  __syncwarp();
-  mbarrier_arrive_many(block.sums_full(buffer), 1, lane);
-  if constexpr (kFullBarriers) consumer_barrier();
-  if constexpr (kFullBarriers && kFinishers) {
-    finish_handover();
-    finish_handover();
-  }
+  tell_sums_full(block, epilogue, buffer, warp, lane);
   ++consumer.batches;
   return epilogue.residual;
 }
