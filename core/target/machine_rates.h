@@ -40,7 +40,7 @@ struct CostConstants {
   double slices_head_us = 0.486;                   // the LM head: of its end
   double slices_merge_us = 0.158;                  // in place of merge_us
   double slices_attention_us = 0.451;              // in place of attention_us
-  double slices_bytes_per_clock = 244;             // in place of shared_bytes_per_clock
+  double slices_bytes_per_clock = 244;             // in place of shared_bytes_per_clock: most of a task's weights are in registers when it begins
   double slices_quad_us = 0.128;                   // of a task, for each four warps after the twelfth, whose sums are added up too
   double slices_registers = 124;                   // a thread's, as the assembler says where it has as many as it likes …
   double slices_attention_registers = 162;         // … and attention's, where that is a task of its own …
