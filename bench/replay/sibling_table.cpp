@@ -40,6 +40,7 @@ bool sibling_table(const std::vector<RecordedSpace>& spaces, const ReplayCommand
                    const std::function<void(const std::string& metric, double value, const std::string& unit)>& line) {
   constexpr double kBound = 1.2;  // that a bad prior may cost
   ReplayOptions options = command.replay;
+  options.paired = true;
   options.at_least = 1;
   options.goal = 0.95;
   const auto limit = static_cast<double>(options.limit);

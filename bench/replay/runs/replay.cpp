@@ -15,6 +15,7 @@ using Clock = std::chrono::steady_clock;
 double ms_since(Clock::time_point t) { return std::chrono::duration<double, std::milli>(Clock::now() - t).count(); }
 
 ReplayRun run_once(const RecordedSpace& recorded, Strategy& strategy, std::uint64_t seed, const ReplayOptions& options) {
+  Rng noise(mix64(seed ^ 0xA5A5));
   ReplayRun run;
   double incumbent = std::numeric_limits<double>::infinity(), incumbent_true = incumbent, busy_ms = 0;
   std::size_t evaluations = 0;
@@ -24,7 +25,7 @@ ReplayRun run_once(const RecordedSpace& recorded, Strategy& strategy, std::uint6
     const std::vector<Point> points = strategy.ask(1);
     busy_ms += ms_since(t0);
     if (points.empty()) break;
-    const auto seen = seen_cost(recorded, points[0], options.samples, seed);
+    const auto seen = options.paired ? seen_cost(recorded, points[0], options.samples, seed) : recorded.noisy_cost(points[0], options.samples, noise);
     ++evaluations;
     if (seen && *seen < incumbent) {
       incumbent = *seen;

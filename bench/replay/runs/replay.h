@@ -19,6 +19,7 @@ struct ReplayOptions {
   std::size_t at_least = 200;  // evaluations of every repeat, also when it has reached `goal`
   double goal = 0.99;          // of the optimum: where a repeat may end
   int threads = 0;             // 0: one a core
+  bool paired = false;         // noise as seen_cost() draws it, to compare runs of one seed; else in the order of evaluation
   std::shared_ptr<const Prior> prior;
 };
 
