@@ -19,8 +19,9 @@ constexpr std::size_t kMost = 1000;   // … and with the climbs at most
 constexpr int kClimbs = 2;
 
 // From the first row (the default) and the best of the sample, the model's own best: knob by knob, to the choice that it likes best, until a round
-// over all knobs has moved none; then two knobs at once, where a choice of one is refused alone. What is good is not in a sample
-// when it takes several knobs at once, each of which only some others allow; and a forest knows nothing of what no row shows.
+// over all knobs has moved none; then knobs that make no difference go back to the default's choice, which may free another; then two knobs at once,
+// where a choice of one is refused alone. What is good is not in a sample when it takes several knobs at once, each of which only some others allow;
+// and a forest knows nothing of what no row shows.
 class Climb {
  public:
   // Appends what it asks for to `rows`; `score` scores what is new. What does not run after all loses its score.
@@ -34,7 +35,7 @@ class Climb {
     for (int n = 0; n < kClimbs && !rows_.empty(); ++n) {
       at_ = 0;
       if (n > 0 && !go_to_best_of(sample)) return;
-      while (round() || pairs()) {
+      while (round() || back() || pairs()) {
       }
     }
   }
@@ -57,8 +58,8 @@ class Climb {
     }
   }
 
-  // What of `points` is new is asked for.
-  bool best_of(const std::vector<Point>& points) {
+  // The rows of `points` that are valid. What is new is asked for.
+  std::vector<std::size_t> rows_of(const std::vector<Point>& points) {
     std::vector<std::size_t> tried;
     for (const Point& point : points) {
       if (!archive_.valid(point)) continue;
@@ -71,8 +72,9 @@ class Climb {
       tried.push_back(found->second);
     }
     score_();
-    return go_to_best_of(tried);
+    return tried;
   }
+  bool best_of(const std::vector<Point>& points) { return go_to_best_of(rows_of(points)); }
 
   void add_moves(const Point& from, std::size_t knob, std::vector<Point>& out) const {
     for (std::size_t c = 0; c < archive_.space().knobs[knob].choices.size(); ++c) {
@@ -111,6 +113,24 @@ class Climb {
       }
     }
     return false;
+  }
+
+  // A choice that was better on the way, and is no better than the default's where the climb stands, may be in the way of another knob: with two
+  // slots a ring is as fast at a depth of 2 as at 4, with three it is not. At equal cost only, so that this ends.
+  bool back() {
+    bool moved = false;
+    const Point usual = archive_.space().default_point();
+    for (std::size_t k = 0; k < usual.size(); ++k) {
+      if (rows_[at_].point[k] == usual[k]) continue;
+      Point point = rows_[at_].point;
+      point[k] = usual[k];
+      for (const std::size_t row : rows_of({point})) {
+        if (cost(row) > cost(at_) || (runs_ && !runs_(rows_[row].point))) continue;
+        at_ = row;
+        moved = true;
+      }
+    }
+    return moved;
   }
 
   const Archive& archive_;

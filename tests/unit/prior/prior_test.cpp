@@ -259,3 +259,25 @@ TEST_CASE("the analytic model's best is found where it takes two ordinal knobs a
   REQUIRE(best.size() == 1);
   CHECK(best[0] == Point{5, 5, 5, 5, 5, 5});
 }
+
+TEST_CASE("the analytic model's best is found where a choice that was better on the way is in the way") {
+  // Knobs of twelve choices. d and e together make a valley, which no single move from the default shows. In it, b = 5 is as good with a = 1, where
+  // the climb comes from, as with the default's a; b = 7 is better with the default's alone.
+  const SearchSpace s = space_of(5, 12, KnobKind::Ordinal);
+  const auto usual = s.default_point();
+  REQUIRE(usual[0] != 1);
+  const auto valley = [&usual](const Point& p) {
+    if (p[3] != 11 || p[4] != 11) return 100.0 - (p[0] == 1) - (p[3] == 11) - (p[4] == 11);
+    if (p[0] != 1 && p[0] != usual[0]) return 95.0;
+    const bool way = p[0] == 1;
+    if (p[1] == usual[1]) return way ? 88.0 : 90.0;
+    if (p[1] == 5) return 80.0;
+    if (p[1] == 7) return way ? 85.0 : 70.0;
+    return 95.0;
+  };
+  const LearnedPrior learned = learn_prior(s, {}, {}, {valley, {}}, 1);
+  REQUIRE(learned.prior);
+  const auto best = learned.prior->known_best(1);
+  REQUIRE(best.size() == 1);
+  CHECK(valley(best[0]) == 70);
+}
