@@ -22,6 +22,6 @@ void mutate_knob(const SearchSpace& space, Point& point, std::size_t knob, Rng& 
 // Up to `knobs` changed; valid, unknown; empty when the tries are used up. Each is one less of `tries`.
 std::optional<Point> perturbed(const Archive& archive, const Point& from, int knobs, Rng& rng, int& tries);
 std::optional<Point> perturbed(const Archive& archive, const Point& from, int knobs, Rng& rng);  // 300 tries
-std::vector<const Observation*> best_observations(const Archive& archive, std::size_t n);            // correct ones, ascending cost
+std::vector<const Observation*> best_observations(const Archive& archive, std::size_t n);        // correct ones, ascending cost
 
 }  // namespace amk

@@ -1,7 +1,7 @@
 #include "server/dashboard/history.h"
 
-#include <cmath>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <utility>
