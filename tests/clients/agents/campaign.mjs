@@ -38,16 +38,19 @@ function judge(name, model, done) {
   that('propose has knobs, and suggestions with a change and why', first?.search_space?.knobs?.length > 0 && first.suggestions?.length > 0
     && first.suggestions.every((s) => Object.keys(s.change ?? {}).length > 0 && Object.keys(s.set ?? {}).length > 0 && s.why), first?.suggestions);
   const [refused, baseline, candidate] = of('amk_eval');
+  const campaign = baseline?.campaign;
+  that('asking starts no campaign, the first evaluation does', first?.campaign === null && /^c\d+$/.test(campaign ?? '') && second?.campaign === campaign,
+    [first?.campaign, campaign, second?.campaign]);
   const { message, data } = refused?.error ?? {};
   that('the error names field, value, what was meant and what is accepted', data?.field === mistake.knob && data.value === mistake.value
     && data.did_you_mean === mistake.meant && data.accepted?.includes(mistake.meant) && message?.includes(mistake.knob) && message.includes(mistake.meant), refused);
   that('the cure works', baseline?.config?.[mistake.meant] === mistake.value, baseline?.config);
   for (const [what, v] of Object.entries({ baseline, candidate }))
     that(`the verdict of the ${what} is whole`, v?.status === 'ok' && v.valid && v.correct && v.latency_kind === 'predicted' && v.latency_us > 0 && /^v/.test(v.verdict_id ?? '')
-      && v.campaign === first?.campaign, v);
+      && v.campaign === campaign, v);
   that('the loop was a job', of('amk_loop')[0]?.job_id && ['queued', 'running'].includes(of('amk_loop')[0].state), of('amk_loop')[0]);
   const [ended, again] = of('amk_job').filter((j) => j.state === 'done');
-  that('the job ended with a best', ended?.result?.best_verdict?.correct === true && ended.result.campaign === first?.campaign, ended);
+  that('the job ended with a best', ended?.result?.best_verdict?.correct === true && ended.result.campaign === campaign, ended);
   that('its result can be fetched again', again !== undefined && JSON.stringify(again.result) === JSON.stringify(ended.result), again);
   that('the candidate is the suggestion', second && candidate && holds(candidate.config, changed(second.incumbent, second.suggestions[0].set)), candidate?.config);
   const [before, after] = of('amk_orchestrate_record');
@@ -58,7 +61,7 @@ function judge(name, model, done) {
   const row = (label) => report.split('\n').find((line) => line.startsWith(`| ${label} |`)) ?? '';
   that('the report rests the baseline on its verdict', baseline && row('baseline').includes(baseline.verdict_id), report);
   that('the report rests the best on its verdict', candidate && row('best').includes(candidate.verdict_id), report);
-  return { campaign: first?.campaign, best: candidate?.verdict_id };
+  return { campaign, best: candidate?.verdict_id };
 }
 
 // After the client has gone: no shim stays, and the campaign is in the daemon as the model left it.
