@@ -44,9 +44,17 @@ class TwoGpus final : public CpuJudge {
       begun_ = std::max(begun_, which);
     }
     changed_.notify_all();
-    if (which == 1 && first_time) wait_for(2);
+    if (which == 1 && first_time) wait([this] { return begun_ >= 2; });
     const auto best = incumbent().value();
-    if (which == 1 && first_time) wait_for(3);
+    if (which == 1 && first_time) {
+      {
+        const std::lock_guard lock(mutex_);
+        second_knows_whom_ = true;
+      }
+      changed_.notify_all();
+      wait([this] { return begun_ >= 3; });
+    }
+    if (which == 2) wait([this] { return second_knows_whom_; });  // not the best before that
     const OnCard card = cards_[std::min<std::size_t>(which, 3)];
     Verdict v = test::verdict_on(workload, canonical, "GPU-fake");
     v.status = VerdictStatus::Ok;
@@ -67,15 +75,17 @@ class TwoGpus final : public CpuJudge {
   std::map<std::size_t, int> judged;  // by candidate: how often
 
  private:
-  void wait_for(std::size_t candidate) {
+  template <class Condition>
+  void wait(Condition condition) {
     std::unique_lock lock(mutex_);
-    CHECK(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return begun_ >= candidate; }));
+    CHECK(changed_.wait_for(lock, std::chrono::seconds(60), condition));
   }
   std::vector<OnCard> cards_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::size_t> order_;  // by schedule: when it came, the default first
   std::size_t begun_ = 0;
+  bool second_knows_whom_ = false;  // it is timed against
 };
 
 }  // namespace
