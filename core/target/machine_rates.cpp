@@ -76,6 +76,7 @@ double chunk_efficiency(double chunk_bytes) {
 
 MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target, double l2_share, const CostConstants& k) {
   MachineRates rates;
+  const bool slices = rates.slices = config.kernel.gemv_path == GemvPath::Slices;
   const double warps = consumer_warps(config);
   rates.clock_mhz = target.boost_clock_mhz > 0 ? target.boost_clock_mhz : 1800;
   rates.ring = config.smem_bytes_per_block > 0;
@@ -85,9 +86,7 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   // Load on the memory system stretches every request: hops, polls, fetches.
   const Window window = window_of(config, target);
   // Of slices, a stage brings less than any window would hold.
-  const double load = config.kernel.gemv_path == GemvPath::Slices
-                          ? 1.0
-                          : std::min(k.max_load, std::pow((window.ahead_bytes + window.bytes) / 2 / kReferenceWindow, k.hop_exponent));
+  const double load = slices ? 1.0 : std::min(k.max_load, std::pow((window.ahead_bytes + window.bytes) / 2 / kReferenceWindow, k.hop_exponent));
   rates.sight_us = k.busy_sight_us * load;
   rates.idle_sight_us = k.sight_us;
   switch (config.kernel.publish) {
@@ -102,10 +101,10 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
       rates.publish_us = k.confirmed_us + k.busy_publish_us * load;
       break;
     case Publish::Flagged:
-      rates.idle_publish_us = rates.lone_publish_us = config.kernel.gemv_path == GemvPath::Slices ? k.slices_publish_us : k.flagged_us;
-      rates.publish_us = rates.idle_publish_us + (config.kernel.gemv_path == GemvPath::Slices ? 0.0 : k.busy_publish_us * load);
+      rates.idle_publish_us = rates.lone_publish_us = slices ? k.slices_publish_us : k.flagged_us;
+      rates.publish_us = rates.idle_publish_us + (slices ? 0.0 : k.busy_publish_us * load);
       rates.fetched_bytes = k.packet_fetch;
-      rates.looked_for_bytes = config.kernel.gemv_path == GemvPath::Slices ? 1e12 : kShortVectorBytes * k.packet_fetch / 2;
+      rates.looked_for_bytes = slices ? 1e12 : kShortVectorBytes * k.packet_fetch / 2;
       break;
   }
   rates.idle_fetch_us = target.l2_latency_us;
@@ -128,7 +127,6 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   rates.total_bytes_per_us = lower_of(rates.sm_bytes_per_us, bandwidth / target.sm_count) * target.sm_count;
 
   // How fast an SM eats what has landed.
-  const bool slices = config.kernel.gemv_path == GemvPath::Slices;
   const double cap = (slices ? k.slices_bytes_per_clock : k.shared_bytes_per_clock) * rates.clock_mhz;
   double per_warp = k.consume_bytes_per_clock_warp * rates.clock_mhz;
   if (config.kernel.gemv_path == GemvPath::Fma) per_warp *= k.fma_share * fma_column_share(config.kernel.cols_per_warp);
@@ -156,7 +154,7 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   rates.task_us = k.task_us + k.task_us_per_warp * warps;
   const auto spilt_us = [&](double wanted, double us) { return us * (std::pow(std::max(1.0, wanted / registers), k.slices_spill) - 1); };
   rates.attention_spill_us = spilt_us(k.attention_registers, k.attention_spill_us);
-  if (config.kernel.gemv_path == GemvPath::Slices) {
+  if (slices) {
     rates.task_us = k.slices_task_us + spilt_us(k.slices_registers, k.slices_spill_us) + k.slices_quad_us * std::max(0.0, std::ceil(warps / 4) - 3);
     rates.attention_spill_us = spilt_us(k.slices_attention_registers, k.slices_attention_spill_us);
     rates.group_us = k.slices_group_us;
@@ -183,7 +181,7 @@ MachineRates machine_rates(const ScheduleConfig& config, const GpuTarget& target
   rates.merge_us = slices ? k.slices_merge_us : k.merge_us;
   rates.asked_share = k.asked_share;
   rates.append_us = config.kernel.publish == Publish::Confirmed ? k.append_us : 0.0;
-  if (config.kernel.publish == Publish::Flagged && config.kernel.gemv_path != GemvPath::Slices) {
+  if (config.kernel.publish == Publish::Flagged && !slices) {
     rates.row_us = k.flagged_row_us;
     rates.row_looks = k.flagged_row_looks;
   }

@@ -127,7 +127,8 @@ struct MachineRates {
   double merge_us = 0;      // of a merge, for each doubling of the splits
   double attention_us = 0;  // of a task, what is not its tiles' and not its row's
   double launch_us = 0;
-  double group_us = 0;               // gemv_path slices: of each group of units after a task's first; else 0
+  bool slices = false;               // gemv_path slices
+  double group_us = 0;               // of slices: of each group of units after a task's first
   double poll_us = 0;                // likewise of a task that the producer is too far ahead to begin
   double slices_turn_us = 0;         // likewise from a block's own publish to its next look …
   double attention_o_turn_us = 0;    // … and after attention_o

@@ -128,7 +128,7 @@ void add_attention(TaskWork& work, const Program& program, const Task& task, con
   work.kv_bytes = static_cast<double>(keys) * row_bytes;
   work.kv_streams = task.ring_bytes > 0 && rates.ring && static_cast<double>(keys) >= awake * rates.ring_keys;
   work.kv_late = rates.ring && !work.kv_streams && static_cast<double>(keys) >= awake * rates.ring_keys;
-  if (!work.kv_streams && !work.kv_late && rates.group_us == 0) work.kv_asked = std::min(work.kv_bytes, turn_bytes);
+  if (!work.kv_streams && !work.kv_late && !rates.slices) work.kv_asked = std::min(work.kv_bytes, turn_bytes);
   // Arithmetic: two FMAs a query head and cache element, on 128 lanes a clock.
   const double fma_us = 2.0 * static_cast<double>(keys) * spec.gqa() * spec.head_dim / (128.0 * rates.clock_mhz);
   const double turn_us = work.kv_streams ? 0.0 : turn_bytes / rates.attention_bytes_per_us;
@@ -136,13 +136,13 @@ void add_attention(TaskWork& work, const Program& program, const Task& task, con
   // This step's row is asked for behind the wait, and comes behind what warps have asked for before; packets of it are looked for anew, behind
   // those.
   if (position / block % splits % step == task.split) {
-    const double behind = rates.group_us > 0 ? std::min(work.kv_bytes, turn_bytes) : turn_bytes;
+    const double behind = rates.slices ? std::min(work.kv_bytes, turn_bytes) : turn_bytes;
     walk_us += rates.row_us > 0 ? rates.row_us + rates.row_looks * behind * cache_us_per_byte : behind / rates.l2_sm_bytes_per_us;
   }
   work.fetches = false;  // its queries are looked for by its warps
   work.compute_us = rates.attention_us * std::max(1, awake) + std::max(walk_us, fma_us);
   const double wide = spec.head_dim / 64.0;  // whose rows want more registers
-  work.compute_us += rates.attention_spill_us * (rates.group_us > 0 ? 1.0 : wide * wide);
+  work.compute_us += rates.attention_spill_us * (rates.slices ? 1.0 : wide * wide);
 }
 
 TaskWork work_of(const Program& program, const Task& task, const MachineRates& rates, const Segments& segments, int position,
@@ -158,7 +158,7 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
       if (buffer.binding.rows_of_matrix()) work.weight_bytes += region_bytes(region);
     } else if (buffer.space == Space::Activation || buffer.space == Space::Output) {
       // The virtual machine's partials fill half of the room that the program has for them where activations are bf16, but for slices'.
-      const bool halved = spec.dtype == DType::BF16 && rates.group_us == 0 && buffer.dtype == DType::F32 && buffer.name.ends_with("partials");
+      const bool halved = spec.dtype == DType::BF16 && !rates.slices && buffer.dtype == DType::F32 && buffer.name.ends_with("partials");
       work.fetch_bytes += region_bytes(region) * rates.fetched_bytes * (halved ? 0.5 : 1.0);
       work.fetches = true;
     }
@@ -196,7 +196,7 @@ TaskWork work_of(const Program& program, const Task& task, const MachineRates& r
         work.compute_us += std::log2(std::min(position / block + 1, std::max(1, program.attention.splits))) * rates.merge_us;
       }
       if (task.fused & kFusedNorm) work.compute_us += rates.norm_us;  // of a batch: the sequences' sums are reduced together
-      if (rates.group_us > 0) {
+      if (rates.slices) {
         if (task.matrix == Matrix::LmHead)  // whose units are each one warp's, without a barrier
           work.publish_us = rates.slices_head_us;
         else
@@ -273,7 +273,7 @@ class Simulation {
         last_sm[task.instruction] = task.sm;
         ++drawing[task.instruction];
       }
-    const bool direct = !rates.ring && rates.group_us == 0;
+    const bool direct = !rates.ring && !rates.slices;
     opened_bytes_ = direct ? std::min(rates.opened_bytes, kDirectGroups * rates.warps * segments.group_bytes()) : rates.opened_bytes;
     for (int sms : drawing) {
       rate_.push_back(
@@ -329,7 +329,7 @@ class Simulation {
         const double end = execute(state, id, signalled_us + sight_us(state, id, signalled_us));
         ++state.head;
         const double published = end + state.lag_us + publish_us(state, id, program_.queues[sm], end);
-        if (rates_.group_us > 0 && state.ring_ends.size() > streamed) state.ring_ends.back() = published;  // from then on it counts as done
+        if (rates_.slices && state.ring_ends.size() > streamed) state.ring_ends.back() = published;  // from then on it counts as done
         state.turned_us = published + (task.op == Opcode::AttentionO && !held_[id] ? rates_.attention_o_turn_us : rates_.slices_turn_us);
         timeline.instruction_end_us[task.instruction] = std::max(timeline.instruction_end_us[task.instruction], published);
         timeline.end_us = std::max(timeline.end_us, published);
@@ -402,9 +402,9 @@ class Simulation {
     sm.lag_us = 0;
     double start = std::max(sm.free_us, seen_us);
     // A second task of an instruction is to slices what a second group of units is.
-    if (rates_.group_us > 0 && task.instruction == sm.instruction)
+    if (rates_.slices && task.instruction == sm.instruction)
       start += rates_.group_us;
-    else if (rates_.group_us > 0 && hops_)
+    else if (rates_.slices && hops_)
       start = std::max(start, sm.turned_us + rates_.slices_direct_us);
     sm.instruction = task.instruction;
     if (hops_ && held_[id] && (task.op == Opcode::AttentionO || task.op == Opcode::AttentionTile)) start += rates_.poll_us;
@@ -444,7 +444,7 @@ class Simulation {
   // Each warp's first segment was asked for when the task before had ended; the others once this one begins.
   double consume_direct(Sm& sm, const Task& task, const TaskWork& work, double start) const {
     const double rate = rate_[task.instruction], first = std::min(work.weight_bytes, opened_bytes_);
-    const double asked = rates_.group_us > 0 ? start : sm.free_us + rates_.load_latency_us + first / rate;
+    const double asked = rates_.slices ? start : sm.free_us + rates_.load_latency_us + first / rate;
     const double opened = std::max(start, asked);
     // Half of a trip under load is the queue, which is in the rate.
     const double rest = work.weight_bytes - first, landed = rest > 0 ? std::max(opened, start + rates_.load_latency_us / 2) + rest / rate : opened;
@@ -470,7 +470,7 @@ class Simulation {
     const double before = landed - ahead / ahead_rate;
     if (landed > start) landed = std::max(before, start) + (landed - std::max(before, start)) * ahead_rate / rate;
     landed = std::max({landed, sm.consumed_at(first + ahead - ring) + last_chunk / rate,
-                       allowed + rates_.load_latency_us + (rates_.group_us > 0 ? kBurst : 1.0) * last_chunk / rate});
+                       allowed + rates_.load_latency_us + (rates_.slices ? kBurst : 1.0) * last_chunk / rate});
     double end = std::max(start + bytes / consume, landed + last_us);
     if (bytes > ring) {  // what did not fit lands while the task consumes
       landed = std::max(start, landed) + (bytes - ahead) / rate;

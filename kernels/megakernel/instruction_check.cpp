@@ -61,7 +61,7 @@ Result<Program> plain_program(const ModelSpec& spec, std::string_view op, int ma
 namespace {
 
 // How often native attention is run for each draw: a handful of keys decides a head's output, so that one rounding of their weights may be a lucky
-// one. Of 1,500 references of toy-2L 80 called a correct kernel wrong with one rounding, none with four.
+// one (docs/lab/megakernel.md, 34).
 constexpr int kRoundings = 4;
 
 // Native attention rounds each key's weight to the 2-byte format before it meets V: as if that key's V were so much larger or smaller. Half a unit in
